@@ -199,37 +199,20 @@ absl::StatusOr<Constraint> FromProto(v1::Constraint proto) {
       "constraint: want json_schema, json_object, regex, grammar or choice");
 }
 
-void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
-             v1::TokenTree* proto) {
+void ToProto(const TokenTree& tree, v1::TokenTree* proto) {
   Append(tree.tokens(), proto->mutable_tokens());
   Append(tree.parents(), proto->mutable_parents());
-  for (size_t i = 0; i < probe.size(); ++i) {
-    if (probe[i]) proto->add_probes(static_cast<int32_t>(i));
+  if (tree.draft_nodes() == tree.size()) return;
+  for (int32_t node = 0; node < tree.size(); ++node) {
+    if (tree.is_probe(node)) proto->add_probes(node);
   }
 }
 
-absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto) {
+absl::StatusOr<TokenTree> FromProto(const v1::TokenTree& proto) {
   FORETOKEN_RETURN_IF_ERROR(
       CheckSize("tree.tokens", proto.tokens_size(), kMaxTreeNodes));
-  ProbedTree result;
-  FORETOKEN_ASSIGN_OR_RETURN(
-      result.tree,
-      TokenTree::Create(Values(proto.tokens()), Values(proto.parents())));
-  if (proto.probes().empty()) return result;
-  result.probe.resize(result.tree.size());
-  // Ascending, so that no node is listed twice and the list is as short as the
-  // tree.
-  int32_t before = -1;
-  for (const int32_t node : proto.probes()) {
-    if (node <= before || node >= result.tree.size()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("tree.probes: node ", node, " after ", before,
-                       ", want ascending nodes below ", result.tree.size()));
-    }
-    result.probe[node] = true;
-    before = node;
-  }
-  return result;
+  return TokenTree::Create(Values(proto.tokens()), Values(proto.parents()),
+                           proto.probes());
 }
 
 // The proto enums reserve 0 for UNSPECIFIED, which is -1 here: kTarget and, for
@@ -336,7 +319,7 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
 void ToProto(const RoundRequest& request, v1::Round* proto) {
   proto->set_committed_length(request.length);
   if (!request.tree.empty()) {
-    ToProto(request.tree, request.probe, proto->mutable_tree());
+    ToProto(request.tree, proto->mutable_tree());
   }
   proto->set_top_candidates(request.candidates);
   proto->set_arm(ToProto(request.arm));
@@ -344,10 +327,8 @@ void ToProto(const RoundRequest& request, v1::Round* proto) {
 
 absl::StatusOr<RoundRequest> FromProto(const v1::Round& proto) {
   RoundRequest request;
-  FORETOKEN_ASSIGN_OR_RETURN(ProbedTree tree, FromProto(proto.tree()));
+  FORETOKEN_ASSIGN_OR_RETURN(request.tree, FromProto(proto.tree()));
   request.length = proto.committed_length();
-  request.tree = std::move(tree.tree);
-  request.probe = std::move(tree.probe);
   request.candidates = proto.top_candidates();
   if (request.candidates < 0 || request.candidates > kMaxRowCandidates) {
     return absl::InvalidArgumentError(

@@ -44,13 +44,9 @@ absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto);
 void ToProto(const Constraint& constraint, v1::Constraint* proto);
 absl::StatusOr<Constraint> FromProto(v1::Constraint proto);
 
-struct ProbedTree {
-  TokenTree tree;
-  std::vector<bool> probe;  // empty: none, else [tree.size()]
-};
-void ToProto(const TokenTree& tree, const std::vector<bool>& probe,
-             v1::TokenTree* proto);
-absl::StatusOr<ProbedTree> FromProto(const v1::TokenTree& proto);
+// Tokens, parents and probes; estimates and proposers are not sent.
+void ToProto(const TokenTree& tree, v1::TokenTree* proto);
+absl::StatusOr<TokenTree> FromProto(const v1::TokenTree& proto);
 
 v1::Drafter ToProto(DrafterId id);
 DrafterId FromProto(v1::Drafter drafter);  // kTarget for an unknown number

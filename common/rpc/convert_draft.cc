@@ -71,8 +71,7 @@ absl::StatusOr<CandidateRows> ReadCandidates(const v1::VerifiedTree& proto,
 
 absl::StatusOr<VerifiedTree> ReadVerified(const v1::VerifiedTree& proto) {
   VerifiedTree verified;
-  FORETOKEN_ASSIGN_OR_RETURN(ProbedTree tree, FromProto(proto.tree()));
-  verified.tree = std::move(tree.tree);
+  FORETOKEN_ASSIGN_OR_RETURN(verified.tree, FromProto(proto.tree()));
   const int rows = verified.tree.size() + 1;
   // The first round after an open has verified no tree and may leave out the
   // row of the context.
@@ -185,7 +184,10 @@ void ToProto(const DraftRound& round, v1::DraftRound* proto) {
   const VerifiedTree& from = round.verified;
   if (!from.row_tokens.empty()) {
     v1::VerifiedTree* verified = proto->mutable_verified();
-    ToProto(from.tree, {}, verified->mutable_tree());
+    // A drafter need not know which rows were probes.
+    v1::TokenTree* tree = verified->mutable_tree();
+    Append(from.tree.tokens(), tree->mutable_tokens());
+    Append(from.tree.parents(), tree->mutable_parents());
     Append(from.row_tokens, verified->mutable_row_tokens());
     Append(from.path, verified->mutable_path());
     verified->set_candidates_per_row(from.candidates.width);
@@ -255,19 +257,21 @@ void ToProto(const DraftAnswer& answer, v1::DraftResponse* proto) {
 }
 
 absl::StatusOr<DraftTree> ReadDraft(const v1::TokenTree& proto) {
-  FORETOKEN_ASSIGN_OR_RETURN(const ProbedTree checked, FromProto(proto));
-  const TokenTree& tree = checked.tree;
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("tree.tokens", proto.tokens_size(), kMaxTreeNodes));
+  FORETOKEN_RETURN_IF_ERROR(
+      TokenTree::Check(proto.tokens(), proto.parents(), proto.probes()));
   DraftTree draft;
-  draft.tokens.assign(tree.tokens().begin(), tree.tokens().end());
-  draft.parents.assign(tree.parents().begin(), tree.parents().end());
+  draft.tokens = Values(proto.tokens());
+  draft.parents = Values(proto.parents());
   const auto& probabilities = proto.probabilities();
   const auto& proposers = proto.proposers();
   for (const auto& [field, size] :
        {std::pair("tree.probabilities", probabilities.size()),
         std::pair("tree.proposers", proposers.size())}) {
-    if (size == 0 || size == tree.size()) continue;
+    if (size == 0 || size == draft.size()) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat(field, ": ", size, " entries, want 0 or ", tree.size()));
+        absl::StrCat(field, ": ", size, " entries, want 0 or ", draft.size()));
   }
   for (const float probability : probabilities) {
     // Negated, so that NaN is refused, too.

@@ -10,12 +10,14 @@ template <typename Acceptable>
 Acceptance Walk(const TokenTree& tree, absl::Span<const TokenId> target_tokens,
                 Acceptable acceptable) {
   FORETOKEN_CHECK(target_tokens.size() == static_cast<size_t>(tree.size()) + 1);
+  const absl::Span<const TokenId> tokens = tree.tokens();
+  const absl::Span<const int32_t> parents = tree.parents();
   Acceptance result;
   int32_t at = kRootParent;
   // Parents precede children, so one scan meets the path in order.
   for (int32_t node = 0; node < tree.size(); ++node) {
-    if (tree.parents()[node] == at && acceptable(node) &&
-        tree.tokens()[node] == target_tokens[at + 1]) {
+    if (parents[node] == at && acceptable(node) &&
+        tokens[node] == target_tokens[at + 1]) {
       result.path.push_back(node);
       at = node;
     }

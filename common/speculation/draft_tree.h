@@ -17,6 +17,10 @@
 
 namespace foretoken {
 
+// Bit p is set for proposer p of a merge; lower ones win ties.
+using ProposerSet = uint32_t;
+inline constexpr int kMaxProposer = 31;
+
 // Reused between rounds, so that drafting does not allocate in the steady
 // state.
 struct DraftTree {
@@ -27,6 +31,11 @@ struct DraftTree {
   // The part of the drafter that proposed each node; empty if the drafter has
   // no parts.
   std::vector<DrafterId> parts;
+  // Set by a merge, else empty: all proposers of each node, and the one with
+  // the highest estimate, whose part (kTarget: it has none) and estimate the
+  // node has.
+  std::vector<ProposerSet> proposers;
+  std::vector<int> credited;
 
   int size() const { return static_cast<int>(tokens.size()); }
   void Clear() {
@@ -34,6 +43,8 @@ struct DraftTree {
     parents.clear();
     probs.clear();
     parts.clear();
+    proposers.clear();
+    credited.clear();
   }
   // Returns the index of the new node.
   int32_t Add(TokenId token, int32_t parent, float prob) {

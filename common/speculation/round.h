@@ -80,8 +80,6 @@ struct RoundRequest {
   // Committed tokens that the tree builds on: must be the session's length.
   int64_t length = 0;
   TokenTree tree;  // may be empty: plain decoding
-  // Nodes that are read but never accepted; empty: none, else [tree.size()].
-  std::vector<bool> probe;
   // Likeliest tokens by raw logits to report for every row, up to
   // kMaxRowCandidates.
   int32_t candidates = 0;

@@ -1,19 +1,24 @@
 #include "common/speculation/token_tree.h"
 
+#include <algorithm>
+#include <cassert>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
 
 namespace foretoken {
 
-absl::StatusOr<TokenTree> TokenTree::Create(std::vector<TokenId> tokens,
-                                            std::vector<int32_t> parents) {
+absl::Status TokenTree::Check(absl::Span<const TokenId> tokens,
+                              absl::Span<const int32_t> parents,
+                              absl::Span<const int32_t> probes) {
   if (tokens.size() != parents.size()) {
     return absl::InvalidArgumentError(
         absl::StrCat("token tree: ", tokens.size(), " tokens but ",
                      parents.size(), " parents"));
   }
-  for (int i = 0; i < static_cast<int>(tokens.size()); ++i) {
+  const int32_t size = static_cast<int32_t>(tokens.size());
+  for (int32_t i = 0; i < size; ++i) {
     if (parents[i] < kRootParent || parents[i] >= i) {
       return absl::InvalidArgumentError(absl::StrCat("token tree: node ", i,
                                                      " has parent ", parents[i],
@@ -24,9 +29,44 @@ absl::StatusOr<TokenTree> TokenTree::Create(std::vector<TokenId> tokens,
           "token tree: node ", i, " has token ", tokens[i], ", want >= 0"));
     }
   }
+  // Ascending, so that no node is listed twice and the list is no longer than
+  // the tree.
+  int32_t before = -1;
+  for (const int32_t node : probes) {
+    if (node <= before || node >= size) {
+      return absl::InvalidArgumentError(
+          absl::StrCat("token tree: probes: node ", node, " after ", before,
+                       ", want ascending nodes below ", size));
+    }
+    before = node;
+  }
+  return absl::OkStatus();
+}
+
+absl::StatusOr<TokenTree> TokenTree::Create(std::vector<TokenId> tokens,
+                                            std::vector<int32_t> parents,
+                                            absl::Span<const int32_t> probes) {
+  FORETOKEN_RETURN_IF_ERROR(Check(tokens, parents, probes));
+  std::vector<bool> probe(probes.empty() ? 0 : tokens.size());
+  for (const int32_t node : probes) probe[node] = true;
+  DraftTree nodes;
+  nodes.tokens = std::move(tokens);
+  nodes.parents = std::move(parents);
+  return FromValid(std::move(nodes), std::move(probe));
+}
+
+TokenTree TokenTree::FromValid(DraftTree nodes, std::vector<bool> probe) {
+  assert(Check(nodes.tokens, nodes.parents, {}).ok());
+  assert(probe.empty() || probe.size() == nodes.tokens.size());
   TokenTree tree;
-  tree.tokens_ = std::move(tokens);
-  tree.parents_ = std::move(parents);
+  if (nodes.size() == 0) return tree;
+  const int probes =
+      static_cast<int>(std::count(probe.begin(), probe.end(), true));
+  auto rep = std::make_shared<Rep>();
+  rep->draft_nodes = nodes.size() - probes;
+  rep->nodes = std::move(nodes);
+  rep->probe = std::move(probe);
+  tree.rep_ = std::move(rep);
   return tree;
 }
 

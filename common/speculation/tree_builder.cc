@@ -70,8 +70,8 @@ void TreeBuilder::KeepLikeliest(size_t count, bool in_order) {
   if (in_order) std::sort(drafts_.begin(), drafts_.end(), likelier);
 }
 
-MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
-                              const Price& price) {
+TokenTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
+                             const Price& price) {
   FORETOKEN_CHECK(max_draft_nodes >= 0 && max_nodes >= 0);
   drafts_.clear();
   probes_.clear();
@@ -94,17 +94,15 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
   // Back to the order of arrival, in which parents come first.
   if (priced || !whole) std::sort(drafts_.begin(), drafts_.end());
 
-  MergedTree merged;
-  std::vector<TokenId> tokens;
-  std::vector<int32_t> parents;
+  DraftTree tree;
   const size_t most =
       std::min(static_cast<size_t>(max_nodes), drafts_.size() + probes_.size());
-  tokens.reserve(most);
-  parents.reserve(most);
-  merged.proposers.reserve(most);
-  merged.credited.reserve(most);
-  merged.parts.reserve(most);
-  merged.probs.reserve(most);
+  tree.tokens.reserve(most);
+  tree.parents.reserve(most);
+  tree.probs.reserve(most);
+  tree.parts.reserve(most);
+  tree.proposers.reserve(most);
+  tree.credited.reserve(most);
   row_of_.assign(nodes_.size(), -1);
   const auto take = [&](int32_t index) {
     const Node& node = nodes_[index];
@@ -112,25 +110,23 @@ MergedTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
         node.parent == kRootParent ? kRootParent : row_of_[node.parent];
     // Skip a probe whose parent did not fit.
     if (node.parent != kRootParent && parent < 0) return;
-    row_of_[index] = static_cast<int32_t>(tokens.size());
-    tokens.push_back(node.token);
-    parents.push_back(parent);
-    merged.proposers.push_back(node.proposers);
-    merged.credited.push_back(node.credited);
-    merged.parts.push_back(node.part);
-    merged.probs.push_back(node.prob);
+    row_of_[index] = tree.Add(node.token, parent, node.prob);
+    tree.parts.push_back(node.part);
+    tree.proposers.push_back(node.proposers);
+    tree.credited.push_back(node.credited);
   };
   for (const int32_t index : drafts_) take(index);
-  merged.draft_nodes = static_cast<int>(tokens.size());
+  const int draft_nodes = tree.size();
   for (const int32_t index : probes_) {
-    if (tokens.size() == static_cast<size_t>(max_nodes)) break;
+    if (tree.size() == max_nodes) break;
     take(index);
   }
-  absl::StatusOr<TokenTree> tree =
-      TokenTree::Create(std::move(tokens), std::move(parents));
-  FORETOKEN_CHECK(tree.ok());
-  merged.tree = *std::move(tree);
-  return merged;
+  std::vector<bool> probe;
+  if (tree.size() > draft_nodes) {
+    probe.assign(tree.tokens.size(), true);
+    std::fill_n(probe.begin(), draft_nodes, false);
+  }
+  return TokenTree::FromValid(std::move(tree), std::move(probe));
 }
 
 void TreeBuilder::Clear() {

@@ -7,7 +7,7 @@
 // taking rows best first keeps every path whole.
 //
 // In the built tree draft rows come before probe rows, so that nodes
-// 0 .. draft_nodes-1 are a tree by themselves.
+// 0 .. draft_nodes()-1 are a tree by themselves.
 //
 // Source: SpecInfer, arXiv:2305.09781, "Merge-based speculation"; probe rows
 // are what Lookahead Decoding, arXiv:2402.02057, calls its lookahead branch.
@@ -28,20 +28,6 @@
 
 namespace foretoken {
 
-// Bit p is set for proposer p; lower ones win ties.
-using ProposerSet = uint32_t;
-inline constexpr int kMaxProposer = 31;
-
-struct MergedTree {
-  TokenTree tree;
-  int draft_nodes = 0;                 // nodes 0..draft_nodes-1; then probes
-  std::vector<ProposerSet> proposers;  // [tree.size()]
-  std::vector<int> credited;           // [tree.size()], highest estimate
-  std::vector<DrafterId> parts;        // [tree.size()], of the credited one;
-                                       // kTarget where it has no parts
-  std::vector<float> probs;            // [tree.size()], that estimate
-};
-
 class TreeBuilder {
  public:
   // Number of draft nodes to take, 0 or more, given the probabilities of the
@@ -56,12 +42,12 @@ class TreeBuilder {
            bool probes = false);
 
   // The best tree of at most `max_draft_nodes` draft nodes and `max_nodes` in
-  // total. If space is short, probes are dropped first, the latest of them
-  // first. Ties go to the node that was added first. `price` sees the draft
-  // nodes that fit, unless there are none, and may take fewer; a null one takes
-  // all of them.
-  MergedTree Build(int max_draft_nodes, int max_nodes,
-                   const Price& price = nullptr);
+  // total, with proposers and estimates. If space is short, probes are dropped
+  // first, the latest of them first. Ties go to the node that was added first.
+  // `price` sees the draft nodes that fit, unless there are none, and may take
+  // fewer; a null one takes all of them.
+  TokenTree Build(int max_draft_nodes, int max_nodes,
+                  const Price& price = nullptr);
 
   void Clear();
   int size() const { return static_cast<int>(nodes_.size()); }

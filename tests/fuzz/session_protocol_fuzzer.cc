@@ -35,9 +35,8 @@ class FakeEngine final : public VerifySessions {
   absl::Status Ask(const RoundRequest& request) {
     FORETOKEN_CHECK(open && !prefilling && !in_round);
     FORETOKEN_CHECK(request.length == length);
-    FORETOKEN_CHECK(request.probe.empty() ||
-                    request.probe.size() ==
-                        static_cast<size_t>(request.tree.size()));
+    FORETOKEN_CHECK(request.tree.draft_nodes() >= 0 &&
+                    request.tree.draft_nodes() <= request.tree.size());
     if (refuse) return absl::ResourceExhaustedError("full");
     in_round = true;
     nodes = request.tree.size();

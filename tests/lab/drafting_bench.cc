@@ -198,7 +198,7 @@ void BM_TreeBuilderMergeAndPrune(benchmark::State& state) {
     for (size_t i = 0; i < trees.size(); ++i) {
       builder.Add(static_cast<int>(i), trees[i], trees[i].probs);
     }
-    benchmark::DoNotOptimize(builder.Build(64, 320).draft_nodes);
+    benchmark::DoNotOptimize(builder.Build(64, 320).draft_nodes());
   }
 }
 BENCHMARK(BM_TreeBuilderMergeAndPrune);

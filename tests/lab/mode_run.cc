@@ -192,20 +192,16 @@ absl::Status ModeRun::RunPrompt(orchestrator::DraftSources sources,
     committed.round = first ? nullptr : &result;
     first = false;
     drafting.Commit(committed);
-    const MergedTree& merged = drafting.Draft();
+    const TokenTree& tree = drafting.Draft();
     RoundRequest round;
     round.length = static_cast<int64_t>(text.size());
-    round.tree = merged.tree;
-    if (merged.draft_nodes < merged.tree.size()) {
-      round.probe.assign(merged.tree.size(), true);
-      std::fill_n(round.probe.begin(), merged.draft_nodes, false);
-    }
+    round.tree = tree;
     FORETOKEN_ASSIGN_OR_RETURN(result, verifier.Round(std::move(round), {}));
     ++counts.rounds;
     counts.tokens += static_cast<int64_t>(result.tokens.size());
-    counts.nodes += merged.draft_nodes;
+    counts.nodes += tree.draft_nodes();
     counts.target.Add(result.stats.pass_rows);
-    counts.matches.Add(merged.tree, result.row_tokens);
+    counts.matches.Add(tree, result.row_tokens);
   }
   counts.outputs.emplace_back(text.begin() + request.prompt_length, text.end());
   return absl::OkStatus();

@@ -21,10 +21,10 @@ constexpr double kPhraseWorth = 0.25;
 // The child of `node` that holds `token`, -2 if the tree has none.
 constexpr int32_t kNoNode = -2;
 int32_t ChildOf(const TokenTree& tree, int32_t node, TokenId token) {
+  const absl::Span<const TokenId> tokens = tree.tokens();
+  const absl::Span<const int32_t> parents = tree.parents();
   for (int32_t child = node + 1; child < tree.size(); ++child) {
-    if (tree.parents()[child] == node && tree.tokens()[child] == token) {
-      return child;
-    }
+    if (parents[child] == node && tokens[child] == token) return child;
   }
   return kNoNode;
 }

@@ -1,7 +1,5 @@
 #include "services/verifier/core/engine_verify_sessions.h"
 
-#include <algorithm>
-
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
@@ -60,9 +58,7 @@ absl::Status EngineVerifySessions::Check(const SessionRequest& request) const {
 absl::Status EngineVerifySessions::CheckTree(
     const RoundRequest& request) const {
   const int32_t nodes = request.tree.size();
-  const int32_t drafts =
-      nodes - static_cast<int32_t>(
-                  std::count(request.probe.begin(), request.probe.end(), true));
+  const int32_t drafts = request.tree.draft_nodes();
   if (drafts > options_.max_tree_nodes) {
     return absl::InvalidArgumentError(
         absl::StrCat("tree: ", drafts, " draft nodes, want at most ",

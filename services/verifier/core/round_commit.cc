@@ -19,8 +19,7 @@ std::vector<int32_t> CommitPath(Session& session,
   std::vector<bool> acceptable(tree.size(), false);
   for (size_t i = 0; i < round.kept_nodes.size(); ++i) {
     const int32_t node = round.kept_nodes[i];
-    const bool is_probe =
-        !round.request.probe.empty() && round.request.probe[node];
+    const bool is_probe = tree.is_probe(node);
     const bool closed = !round.closed_rows.empty() && round.closed_rows[i + 1];
     if (!closed) result.row_tokens[node + 1] = outputs[i + 1].token;
     acceptable[node] = !is_probe && !closed;

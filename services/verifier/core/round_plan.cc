@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <vector>
 
+#include "absl/types/span.h"
+
 namespace foretoken::verifier {
 
 void LayOutRows(const RoundLimits& limits, TokenId last_token,
                 PendingRound& round) {
   const TokenTree& tree = round.request.tree;
-  const std::vector<bool>& probe = round.request.probe;
+  const absl::Span<const TokenId> tokens = tree.tokens();
+  const absl::Span<const int32_t> parents = tree.parents();
   round.kept_nodes.clear();
   round.row_tokens = {last_token};
   round.row_parents = {kRootParent};
@@ -20,12 +23,12 @@ void LayOutRows(const RoundLimits& limits, TokenId last_token,
   const int64_t deepest_row = limits.max_positions - round.request.length;
   std::vector<int32_t> depth(tree.size());
   for (int32_t node = 0; node < tree.size(); ++node) {
-    const int32_t parent = tree.parents()[node];
-    const bool is_probe = !probe.empty() && probe[node];
+    const int32_t parent = parents[node];
+    const bool is_probe = tree.is_probe(node);
     depth[node] = parent == kRootParent ? 1 : depth[parent] + 1;
     const int32_t parent_row =
         parent == kRootParent ? 0 : round.row_of_node[parent];
-    if (parent_row < 0 || tree.tokens()[node] >= limits.vocab_size ||
+    if (parent_row < 0 || tokens[node] >= limits.vocab_size ||
         depth[node] > deepest_row ||
         (!is_probe && depth[node] > deepest_draft) ||
         round.rows() >= limits.max_rows) {
@@ -33,7 +36,7 @@ void LayOutRows(const RoundLimits& limits, TokenId last_token,
     }
     round.row_of_node[node] = round.rows();
     round.kept_nodes.push_back(node);
-    round.row_tokens.push_back(tree.tokens()[node]);
+    round.row_tokens.push_back(tokens[node]);
     round.row_parents.push_back(parent_row);
     if (!is_probe) {
       round.max_draft_depth = std::max(round.max_draft_depth, depth[node]);

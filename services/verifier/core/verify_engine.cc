@@ -212,12 +212,6 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
         absl::StrCat("the round builds on ", request.length,
                      " tokens, session ", id, " has ", session.length()));
   }
-  if (!request.probe.empty() &&
-      request.probe.size() != static_cast<size_t>(request.tree.size())) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("probe has ", request.probe.size(), " entries for ",
-                     request.tree.size(), " nodes"));
-  }
   if (request.candidates < 0 || request.candidates > kMaxRowCandidates) {
     return absl::InvalidArgumentError(absl::StrCat(
         "candidates is ", request.candidates, ", want 0..", kMaxRowCandidates));

@@ -46,11 +46,10 @@ absl::Status PricedRounds::Start(size_t, const RecordedTurn& turn) {
 }
 
 absl::Status PricedRounds::Draft(DraftTree& tree) {
-  const MergedTree& merged = drafting_->Draft();
-  tree.tokens.assign(merged.tree.tokens().begin(), merged.tree.tokens().end());
-  tree.parents.assign(merged.tree.parents().begin(),
-                      merged.tree.parents().end());
-  tree.probs = merged.probs;
+  const TokenTree& merged = drafting_->Draft();
+  tree.tokens.assign(merged.tokens().begin(), merged.tokens().end());
+  tree.parents.assign(merged.parents().begin(), merged.parents().end());
+  tree.probs.assign(merged.probs().begin(), merged.probs().end());
   for (const Source& source : sources_) {
     FORETOKEN_RETURN_IF_ERROR(source.drafter->DraftStatus());
   }

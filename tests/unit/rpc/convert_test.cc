@@ -191,8 +191,8 @@ TEST(ConvertTest, ASessionsConstraintComesWithTheVersionOfItsMeaning) {
 TEST(ConvertTest, ARoundComesBackWithItsProbes) {
   RoundRequest request;
   request.length = int64_t{1} << 40;
-  request.tree = TokenTree::Create({4, 5, 6}, {-1, 0, 0}).value();
-  request.probe = {false, true, true};
+  request.tree =
+      TokenTree::Create({4, 5, 6}, {-1, 0, 0}, /*probes=*/{1, 2}).value();
   request.candidates = 8;
   request.arm = DraftArm::kNarrow;
   v1::Round proto;
@@ -202,7 +202,10 @@ TEST(ConvertTest, ARoundComesBackWithItsProbes) {
   EXPECT_EQ(got->length, request.length);
   EXPECT_THAT(got->tree.tokens(), ElementsAre(4, 5, 6));
   EXPECT_THAT(got->tree.parents(), ElementsAre(-1, 0, 0));
-  EXPECT_THAT(got->probe, ElementsAre(false, true, true));
+  EXPECT_EQ(got->tree.draft_nodes(), 1);
+  EXPECT_FALSE(got->tree.is_probe(0));
+  EXPECT_TRUE(got->tree.is_probe(1));
+  EXPECT_TRUE(got->tree.is_probe(2));
   EXPECT_EQ(got->candidates, 8);
   EXPECT_EQ(got->arm, DraftArm::kNarrow);
 

@@ -58,16 +58,16 @@ TEST(TreeBuilderTest, EqualPathsOfTwoDraftersAreOneRow) {
   Add(builder,
       {4, {21, 11, 12, 13}, {-1, -1, 1, 2}, {0.1f, 0.4f, 0.3f, 0.05f}, {}});
 
-  const MergedTree merged = builder.Build(64, 320);
+  const TokenTree merged = builder.Build(64, 320);
 
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(11, 12, 21, 13));
-  EXPECT_THAT(merged.tree.parents(), ElementsAre(-1, 0, -1, 1));
-  EXPECT_THAT(merged.proposers,
+  EXPECT_THAT(merged.tokens(), ElementsAre(11, 12, 21, 13));
+  EXPECT_THAT(merged.parents(), ElementsAre(-1, 0, -1, 1));
+  EXPECT_THAT(merged.proposers(),
               ElementsAre(0b10010, 0b10010, 0b10000, 0b10000));
   // The higher estimate is the row's, and its drafter is credited.
-  EXPECT_THAT(merged.credited, ElementsAre(1, 4, 4, 4));
-  EXPECT_THAT(merged.probs, ElementsAre(0.5f, 0.3f, 0.1f, 0.05f));
-  EXPECT_EQ(merged.draft_nodes, 4);
+  EXPECT_THAT(merged.credited(), ElementsAre(1, 4, 4, 4));
+  EXPECT_THAT(merged.probs(), ElementsAre(0.5f, 0.3f, 0.1f, 0.05f));
+  EXPECT_EQ(merged.draft_nodes(), 4);
 }
 
 TEST(TreeBuilderTest, ARowHasThePartOfTheDrafterThatIsCredited) {
@@ -83,10 +83,10 @@ TEST(TreeBuilderTest, ARowHasThePartOfTheDrafterThatIsCredited) {
   Add(builder, chain);
   Add(builder, fused);
 
-  const MergedTree merged = builder.Build(64, 320);
+  const TokenTree merged = builder.Build(64, 320);
 
-  EXPECT_THAT(merged.credited, ElementsAre(0, 4, 4));
-  EXPECT_THAT(merged.parts,
+  EXPECT_THAT(merged.credited(), ElementsAre(0, 4, 4));
+  EXPECT_THAT(merged.parts(),
               ElementsAre(DrafterId::kTarget, DrafterId::kFusedRequest,
                           DrafterId::kFusedHistory));
 }
@@ -96,7 +96,7 @@ TEST(TreeBuilderTest, ATieGoesToTheDrafterThatComesFirstInTheOrderOfModes) {
   Add(builder, {5, {7}, {-1}, {0.5f}, {}});
   Add(builder, {2, {7}, {-1}, {0.5f}, {}});
   Add(builder, {3, {7}, {-1}, {0.5f}, {}});
-  EXPECT_THAT(builder.Build(1, 1).credited, ElementsAre(2));
+  EXPECT_THAT(builder.Build(1, 1).credited(), ElementsAre(2));
 }
 
 TEST(TreeBuilderTest, RowsKeepTheirProposersWhereOthersDoNotFit) {
@@ -104,12 +104,12 @@ TEST(TreeBuilderTest, RowsKeepTheirProposersWhereOthersDoNotFit) {
   Add(builder, {1, {11, 12}, {-1, 0}, {0.5f, 0.2f}, {}});
   Add(builder, {4, {21, 11, 13}, {-1, -1, 1}, {0.1f, 0.4f, 0.3f}, {}});
 
-  const MergedTree merged = builder.Build(/*max_draft_nodes=*/2, 320);
+  const TokenTree merged = builder.Build(/*max_draft_nodes=*/2, 320);
 
   // 12 at 0.2 did not fit, nor 21 at 0.1.
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(11, 13));
-  EXPECT_THAT(merged.tree.parents(), ElementsAre(-1, 0));
-  EXPECT_THAT(merged.proposers, ElementsAre(0b10010, 0b10000));
+  EXPECT_THAT(merged.tokens(), ElementsAre(11, 13));
+  EXPECT_THAT(merged.parents(), ElementsAre(-1, 0));
+  EXPECT_THAT(merged.proposers(), ElementsAre(0b10010, 0b10000));
 }
 
 TEST(TreeBuilderTest, ThePriceSeesWhatFitsAndCutsIt) {
@@ -122,7 +122,7 @@ TEST(TreeBuilderTest, ThePriceSeesWhatFitsAndCutsIt) {
     return 1;
   };
 
-  EXPECT_THAT(builder.Build(/*max_draft_nodes=*/2, 320, one).tree.tokens(),
+  EXPECT_THAT(builder.Build(/*max_draft_nodes=*/2, 320, one).tokens(),
               ElementsAre(13, 12, 14));
 
   EXPECT_THAT(seen, ElementsAre(0.7f, 0.5f));
@@ -138,41 +138,41 @@ TEST(TreeBuilderTest, ADraftWinsOverAProbe) {
   Add(builder, {2, {5, 6, 7}, {-1, 0, 1}, {0.9f, 0.9f, 0.9f}, {0, 1, 2}});
   Add(builder, {4, {5, 8}, {-1, 0}, {0.3f, 0.1f}, {}});
 
-  const MergedTree merged = builder.Build(64, 320);
+  const TokenTree merged = builder.Build(64, 320);
 
-  EXPECT_EQ(merged.draft_nodes, 2);
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(5, 8, 6, 7));
-  EXPECT_THAT(merged.tree.parents(), ElementsAre(-1, 0, 0, 2));
-  EXPECT_THAT(merged.proposers, ElementsAre(0b10100, 0b10000, 0b100, 0b100));
-  EXPECT_THAT(merged.credited, ElementsAre(4, 4, 2, 2));
-  EXPECT_EQ(merged.probs[0], 0.3f);  // the draft's, not the probe's
+  EXPECT_EQ(merged.draft_nodes(), 2);
+  EXPECT_THAT(merged.tokens(), ElementsAre(5, 8, 6, 7));
+  EXPECT_THAT(merged.parents(), ElementsAre(-1, 0, 0, 2));
+  EXPECT_THAT(merged.proposers(), ElementsAre(0b10100, 0b10000, 0b100, 0b100));
+  EXPECT_THAT(merged.credited(), ElementsAre(4, 4, 2, 2));
+  EXPECT_EQ(merged.probs()[0], 0.3f);  // the draft's, not the probe's
 }
 
 TEST(TreeBuilderTest, AProbeAfterADraftTakesNoCredit) {
   TreeBuilder builder;
   Add(builder, {4, {5}, {-1}, {0.3f}, {}});
   Add(builder, {1, {5}, {-1}, {0.9f}, {0}});
-  const MergedTree merged = builder.Build(64, 320);
-  EXPECT_EQ(merged.draft_nodes, 1);
-  EXPECT_THAT(merged.credited, ElementsAre(4));
-  EXPECT_EQ(merged.probs[0], 0.3f);
+  const TokenTree merged = builder.Build(64, 320);
+  EXPECT_EQ(merged.draft_nodes(), 1);
+  EXPECT_THAT(merged.credited(), ElementsAre(4));
+  EXPECT_EQ(merged.probs()[0], 0.3f);
 }
 
 TEST(TreeBuilderTest, ProbesGoFirstWhereSpaceIsShort) {
   TreeBuilder builder;
   Add(builder, {2, {5, 6, 7}, {-1, 0, 1}, {}, {0, 1, 2}});
   Add(builder, {4, {8, 9}, {-1, 0}, {0.3f, 0.2f}, {}});
-  const MergedTree merged = builder.Build(/*max_draft_nodes=*/64, 3);
-  EXPECT_EQ(merged.draft_nodes, 2);
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(8, 9, 5));
+  const TokenTree merged = builder.Build(/*max_draft_nodes=*/64, 3);
+  EXPECT_EQ(merged.draft_nodes(), 2);
+  EXPECT_THAT(merged.tokens(), ElementsAre(8, 9, 5));
 }
 
 TEST(TreeBuilderTest, AProbeBelowADraftThatDidNotFitGoesWithIt) {
   TreeBuilder builder;
   Add(builder, {2, {5, 6, 7}, {-1, 0, -1}, {0.1f, 0.1f, 0.5f}, {1}});
-  const MergedTree merged = builder.Build(/*max_draft_nodes=*/1, 320);
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(7));
-  EXPECT_THAT(merged.tree.parents(), ElementsAre(-1));
+  const TokenTree merged = builder.Build(/*max_draft_nodes=*/1, 320);
+  EXPECT_THAT(merged.tokens(), ElementsAre(7));
+  EXPECT_THAT(merged.parents(), ElementsAre(-1));
 }
 
 // DESIGN: a window of width W and n-gram size N is W(N-1)-1 probe rows.
@@ -194,17 +194,17 @@ TEST(TreeBuilderTest, ALookaheadWindowKeepsItsShapeBesideADraft) {
   TreeBuilder builder;
   Add(builder, window);
   Add(builder, {4, {100, 7}, {-1, 0}, {0.9f, 0.5f}, {}});
-  const MergedTree merged = builder.Build(64, 320);
-  EXPECT_EQ(merged.draft_nodes, 2);
+  const TokenTree merged = builder.Build(64, 320);
+  EXPECT_EQ(merged.draft_nodes(), 2);
   // One probe of the window is the draft's first node as well.
-  EXPECT_EQ(merged.tree.size(), kWidth * (kN - 1) - 1 + 1);
+  EXPECT_EQ(merged.size(), kWidth * (kN - 1) - 1 + 1);
 }
 
 TEST(TreeBuilderTest, ClearForgets) {
   TreeBuilder builder;
   Add(builder, {1, {5}, {-1}, {}, {}});
   builder.Clear();
-  EXPECT_THAT(builder.Build(64, 320).tree.tokens(), IsEmpty());
+  EXPECT_THAT(builder.Build(64, 320).tokens(), IsEmpty());
 }
 
 // Definition of a merge: a build of all that fits, whose estimates are priced,
@@ -395,32 +395,32 @@ TEST_P(TreeBuilderPropertyTest, MergesByPathAndPrunesToTheBest) {
   std::sort(estimates.rbegin(), estimates.rend());
 
   for (const int budget : {0, 1, 7, 20, 1000}) {
-    const MergedTree merged = builder.Build(budget, budget + 30);
+    const TokenTree merged = builder.Build(budget, budget + 30);
     const int kept = std::min<int>(budget, estimates.size());
-    ASSERT_EQ(merged.draft_nodes, kept);
-    ASSERT_LE(merged.tree.size(), budget + 30);
+    ASSERT_EQ(merged.draft_nodes(), kept);
+    ASSERT_LE(merged.size(), budget + 30);
 
     std::set<Path> seen;
     std::vector<Path> paths;
     std::vector<float> kept_estimates;
-    for (int node = 0; node < merged.tree.size(); ++node) {
-      const int32_t parent = merged.tree.parents()[node];
+    for (int node = 0; node < merged.size(); ++node) {
+      const int32_t parent = merged.parents()[node];
       Path path = parent < 0 ? Path{} : paths[parent];
-      path.push_back(merged.tree.tokens()[node]);
+      path.push_back(merged.tokens()[node]);
       ASSERT_TRUE(seen.insert(path).second) << "equal siblings";
       const Row& row = rows_.at(path);
-      EXPECT_EQ(merged.proposers[node], row.all);
-      EXPECT_EQ(node < merged.draft_nodes, row.drafters != 0);
-      if (node < merged.draft_nodes) {
-        kept_estimates.push_back(merged.probs[node]);
-        const float best = row.estimates.at(merged.credited[node]);
-        EXPECT_EQ(best, merged.probs[node]);
+      EXPECT_EQ(merged.proposers()[node], row.all);
+      EXPECT_EQ(node < merged.draft_nodes(), row.drafters != 0);
+      if (node < merged.draft_nodes()) {
+        kept_estimates.push_back(merged.probs()[node]);
+        const float best = row.estimates.at(merged.credited()[node]);
+        EXPECT_EQ(best, merged.probs()[node]);
         for (const auto& [drafter, prob] : row.estimates) {
           EXPECT_TRUE(prob < best ||
-                      (prob == best && drafter >= merged.credited[node]));
+                      (prob == best && drafter >= merged.credited()[node]));
         }
         if (parent >= 0) {
-          EXPECT_LE(merged.probs[node], merged.probs[parent]);
+          EXPECT_LE(merged.probs()[node], merged.probs()[parent]);
         }
       }
       paths.push_back(std::move(path));
@@ -464,14 +464,14 @@ TEST_P(TreeBuilderPropertyTest, OneOrderedBuildGivesTheReferencesTrees) {
       }
       const ReferenceBuilder::Result want =
           reference.Merge(max_draft_nodes, max_nodes, price);
-      const MergedTree got = builder.Build(max_draft_nodes, max_nodes, price);
-      ASSERT_THAT(got.tree.tokens(), ElementsAreArray(want.tokens));
-      ASSERT_THAT(got.tree.parents(), ElementsAreArray(want.parents));
-      ASSERT_EQ(got.draft_nodes, want.draft_nodes);
-      ASSERT_THAT(got.proposers, ElementsAreArray(want.proposers));
-      ASSERT_THAT(got.credited, ElementsAreArray(want.credited));
-      ASSERT_THAT(got.parts, ElementsAreArray(want.parts));
-      ASSERT_THAT(got.probs, ElementsAreArray(want.probs));
+      const TokenTree got = builder.Build(max_draft_nodes, max_nodes, price);
+      ASSERT_THAT(got.tokens(), ElementsAreArray(want.tokens));
+      ASSERT_THAT(got.parents(), ElementsAreArray(want.parents));
+      ASSERT_EQ(got.draft_nodes(), want.draft_nodes);
+      ASSERT_THAT(got.proposers(), ElementsAreArray(want.proposers));
+      ASSERT_THAT(got.credited(), ElementsAreArray(want.credited));
+      ASSERT_THAT(got.parts(), ElementsAreArray(want.parts));
+      ASSERT_THAT(got.probs(), ElementsAreArray(want.probs));
       // Both were priced by the same estimates, or neither was.
       ASSERT_EQ(seen.size() % 2, 0u);
       if (!seen.empty()) {

@@ -180,13 +180,9 @@ RoundRequest DecodeLoop::NextRound() {
   RoundRequest round;
   round.length = static_cast<int64_t>(text_.size());
   round_tree_ = &drafting_.Draft();
-  round.tree = round_tree_->tree;
+  round.tree = *round_tree_;
   round.candidates = drafting_.candidates();
   round.arm = drafting_.arm();
-  if (round_tree_->draft_nodes < round.tree.size()) {
-    round.probe.assign(round.tree.size(), true);
-    std::fill_n(round.probe.begin(), round_tree_->draft_nodes, false);
-  }
   round_start_ = clock_();
   return round;
 }
@@ -201,9 +197,9 @@ absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
         result.path.size(), ", to ", result.length, " after ", text_.size()));
   }
   for (const int32_t node : result.path) {
-    if (node >= 0 && node < round_tree_->draft_nodes) continue;
-    return absl::InternalError(absl::StrCat("a round accepted node ", node,
-                                            " of ", round_tree_->draft_nodes));
+    if (node >= 0 && node < round_tree_->draft_nodes()) continue;
+    return absl::InternalError(absl::StrCat(
+        "a round accepted node ", node, " of ", round_tree_->draft_nodes()));
   }
   return CheckCommitted(result.tokens);
 }
@@ -228,7 +224,7 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
   std::vector<int32_t> owners;
   std::vector<DrafterId> drafters;
   for (const int32_t node : result.path) {
-    owners.push_back(round_tree_->credited[node]);
+    owners.push_back(round_tree_->credited()[node]);
     drafters.push_back(DrafterOf(node));
   }
   drafters.push_back(DrafterId::kTarget);
@@ -245,18 +241,18 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
 }
 
 DrafterId DecodeLoop::DrafterOf(int32_t node) const {
-  const DrafterId part = round_tree_->parts[node];
-  return part == DrafterId::kTarget ? drafting_.id(round_tree_->credited[node])
-                                    : part;
+  const DrafterId part = round_tree_->parts()[node];
+  return part == DrafterId::kTarget
+             ? drafting_.id(round_tree_->credited()[node])
+             : part;
 }
 
 RoundTree DecodeLoop::TreeOf(const RoundResult& result, int64_t taken) const {
   RoundTree tree;
-  tree.nodes.reserve(static_cast<size_t>(round_tree_->draft_nodes));
-  for (int32_t i = 0; i < round_tree_->draft_nodes; ++i) {
-    tree.nodes.push_back({round_tree_->tree.tokens()[i],
-                          round_tree_->tree.parents()[i], DrafterOf(i),
-                          round_tree_->probs[i]});
+  tree.nodes.reserve(static_cast<size_t>(round_tree_->draft_nodes()));
+  for (int32_t i = 0; i < round_tree_->draft_nodes(); ++i) {
+    tree.nodes.push_back({round_tree_->tokens()[i], round_tree_->parents()[i],
+                          DrafterOf(i), round_tree_->probs()[i]});
   }
   // As Count does: the last token taken counts as the target's own.
   for (int64_t i = 0; i + 1 < taken; ++i) {
@@ -269,8 +265,8 @@ RoundTree DecodeLoop::TreeOf(const RoundResult& result, int64_t taken) const {
 
 void DecodeLoop::Count(const RoundResult& result, int64_t taken,
                        const std::vector<int32_t>& owners) {
-  report_.draft_nodes = round_tree_->draft_nodes;
-  report_.probe_rows = round_tree_->tree.size() - round_tree_->draft_nodes;
+  report_.draft_nodes = round_tree_->draft_nodes();
+  report_.probe_rows = round_tree_->size() - round_tree_->draft_nodes();
   report_.accepted = taken - 1;
   report_.path_drafters.assign(owners.begin(), owners.begin() + taken - 1);
   report_.draft_time = drafting_.draft_time();

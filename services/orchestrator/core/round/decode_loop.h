@@ -134,7 +134,7 @@ class DecodeLoop {
   OutputText output_;
   std::vector<Pending> pending_;
   RoundDrafting drafting_;
-  const MergedTree* round_tree_ = nullptr;  // of the round under way
+  const TokenTree* round_tree_ = nullptr;  // of the round under way
   RoundReport report_;
   absl::Time start_;
   absl::Time round_start_;

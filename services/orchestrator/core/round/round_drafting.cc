@@ -212,7 +212,7 @@ absl::Duration RoundDrafting::TimeBeyond(int32_t nodes) const {
   if (!options_.costs.known()) return absl::ZeroDuration();
   const PassLoad& load = pace_.load();
   const double rows = 1.0 + load.other_rows;
-  return absl::Milliseconds((options_.costs.At(rows + tree_.draft_nodes) -
+  return absl::Milliseconds((options_.costs.At(rows + tree_.draft_nodes()) -
                              options_.costs.At(rows + nodes)) *
                             (1.0 + load.passes_waited) *
                             (1.0 + load.other_sessions));
@@ -305,14 +305,13 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     round.row_ms = RowCosts();
   }
 
-  // One copy of the tree, and only if a source reads it.
   VerifiedTree verified;
   if (needs_rows_ && committed.round != nullptr) {
-    verified.tree = tree_.tree;
+    verified.tree = tree_;
     verified.row_tokens = committed.round->row_tokens;
     verified.path = committed.round->path;
     const auto& candidates = committed.round->row_candidates;
-    if (candidates.size() == static_cast<size_t>(tree_.tree.size()) + 1) {
+    if (candidates.size() == static_cast<size_t>(tree_.size()) + 1) {
       verified.candidates = CandidateRows::Of(candidates);
     }
   }
@@ -352,12 +351,12 @@ void RoundDrafting::TellHintReaders() {
 void RoundDrafting::AskWithHints() {
   DraftRound round = *std::move(held_);
   held_.reset();
-  const MergedTree hints = merger_.Merge(answers_, PriceOfNodes());
+  const TokenTree hints = merger_.Merge(answers_, PriceOfNodes());
   hinted_ = 0;
-  for (int32_t node = 0; node < hints.draft_nodes; ++node) {
-    round.hints.Add(hints.tree.tokens()[node], hints.tree.parents()[node],
-                    hints.probs[node]);
-    hinted_ += hints.probs[node];
+  for (int32_t node = 0; node < hints.draft_nodes(); ++node) {
+    round.hints.Add(hints.tokens()[node], hints.parents()[node],
+                    hints.probs()[node]);
+    hinted_ += hints.probs()[node];
   }
   hints_ = round.hints;
   for (int i = 0; i < drafting_; ++i) {
@@ -472,7 +471,7 @@ void RoundDrafting::CollectFrom(int source) {
   answers_[source] = {&draft.tree, probs_[source], &draft.window};
 }
 
-const MergedTree& RoundDrafting::Draft() {
+const TokenTree& RoundDrafting::Draft() {
   const absl::Time start = options_.clock();
   for (int i = 0; i < drafting_; ++i) {
     answers_[i] = TreeMerger::Answer();
@@ -490,10 +489,10 @@ const MergedTree& RoundDrafting::Draft() {
       std::any_of(report_.begin(), report_.end(), [](const auto& report) {
         return report.outcome != DraftOutcome::kNotAsked;
       });
-  tree_ = asked ? merger_.Merge(answers_, PriceOfNodes()) : MergedTree();
-  for (int node = 0; node < tree_.draft_nodes; ++node) {
+  tree_ = asked ? merger_.Merge(answers_, PriceOfNodes()) : TokenTree();
+  for (int node = 0; node < tree_.draft_nodes(); ++node) {
     for (int i = 0; i < drafting_; ++i) {
-      report_[i].nodes += (tree_.proposers[node] >> i) & 1;
+      report_[i].nodes += (tree_.proposers()[node] >> i) & 1;
     }
   }
   draft_time_ = options_.clock() - start;

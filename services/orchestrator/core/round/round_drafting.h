@@ -108,7 +108,7 @@ class RoundDrafting {
   // Sends the tokens to the sources and asks for drafts. Returns at once.
   void Commit(const CommittedText& committed);
   // Waits for the drafts. The round's tree is valid until the next call.
-  const MergedTree& Draft();
+  const TokenTree& Draft();
 
   // Sources that draft, in the order of proposers.
   int size() const { return drafting_; }
@@ -169,7 +169,7 @@ class RoundDrafting {
   bool reads_costs_ = false;
 
   TreeMerger merger_;
-  MergedTree tree_;
+  TokenTree tree_;
   std::vector<SourceDraft> drafts_;          // [drafting_]
   std::vector<std::vector<float>> probs_;    // [drafting_]
   std::vector<TreeMerger::Answer> answers_;  // [drafting_]

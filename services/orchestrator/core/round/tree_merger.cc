@@ -54,8 +54,8 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
   return true;
 }
 
-MergedTree TreeMerger::Merge(absl::Span<const Answer> answers,
-                             const Price& price) {
+TokenTree TreeMerger::Merge(absl::Span<const Answer> answers,
+                            const Price& price) {
   FORETOKEN_CHECK(answers.size() <= static_cast<size_t>(kMaxProposer) + 1);
   builder_.Clear();
   for (size_t i = 0; i < answers.size(); ++i) {

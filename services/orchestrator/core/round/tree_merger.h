@@ -37,7 +37,7 @@ class TreeMerger {
 
   // `answers[i]` is proposer i's; depth 1 follows the last committed token.
   // A null `price` takes all that fit.
-  MergedTree Merge(absl::Span<const Answer> answers, const Price& price);
+  TokenTree Merge(absl::Span<const Answer> answers, const Price& price);
 
  private:
   const TreeLimits limits_;

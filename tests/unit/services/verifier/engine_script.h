@@ -23,6 +23,7 @@ inline RoundRequest RandomRound(std::mt19937& random, int64_t length, int nodes,
                                 int32_t vocab_size) {
   std::vector<TokenId> tokens;
   std::vector<int32_t> parents;
+  std::vector<int32_t> probes;
   std::vector<size_t> depth;
   RoundRequest round;
   for (int i = 0; i < nodes; ++i) {
@@ -37,10 +38,10 @@ inline RoundRequest RandomRound(std::mt19937& random, int64_t length, int nodes,
     tokens.push_back(token);
     parents.push_back(parent);
     depth.push_back(at);
-    round.probe.push_back(random() % 10 == 0);
+    if (random() % 10 == 0) probes.push_back(i);
   }
   round.length = length;
-  round.tree = TokenTree::Create(tokens, parents).value();
+  round.tree = TokenTree::Create(tokens, parents, probes).value();
   return round;
 }
 

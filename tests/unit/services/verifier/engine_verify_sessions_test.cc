@@ -257,9 +257,9 @@ TEST(EngineVerifySessionsTest, RefusesWhatNeedNotReachTheEngine) {
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("5 draft nodes, want at most 4")));
   round.tree = TokenTree::Create(std::vector<TokenId>(7, 1),
-                                 std::vector<int32_t>(7, kRootParent))
+                                 std::vector<int32_t>(7, kRootParent),
+                                 /*probes=*/{0, 1, 2, 3})
                    .value();
-  round.probe = {true, true, true, true, false, false, false};
   EXPECT_THAT((*session)->Ask(round),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("7 nodes, want at most 6")));

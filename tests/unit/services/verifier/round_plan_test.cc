@@ -18,11 +18,11 @@ RoundLimits Limits() {
 }
 
 PendingRound Round(std::vector<TokenId> tokens, std::vector<int32_t> parents,
-                   int64_t length = 10) {
+                   int64_t length = 10, std::vector<int32_t> probes = {}) {
   PendingRound round;
   round.request.length = length;
   round.request.tree =
-      TokenTree::Create(std::move(tokens), std::move(parents)).value();
+      TokenTree::Create(std::move(tokens), std::move(parents), probes).value();
   return round;
 }
 
@@ -63,8 +63,8 @@ TEST(LayOutRowsTest, DraftsEndOneShortOfTheSessionsLimit) {
 TEST(LayOutRowsTest, ProbesMayPassTheSessionsLimitButNotTheModels) {
   RoundLimits limits = Limits();
   limits.max_positions = 101;
-  PendingRound round = Round({1, 2, 3, 4}, {-1, 0, 1, 2}, /*length=*/98);
-  round.request.probe = {false, true, true, true};
+  PendingRound round = Round({1, 2, 3, 4}, {-1, 0, 1, 2}, /*length=*/98,
+                             /*probes=*/{1, 2, 3});
   LayOutRows(limits, 7, round);
   EXPECT_THAT(round.kept_nodes, ElementsAre(0, 1, 2));
   EXPECT_EQ(round.max_draft_depth, 1);
@@ -81,8 +81,8 @@ TEST(LayOutRowsTest, TheRowLimitKeepsTheFirstNodes) {
 TEST(LayOutRowsTest, WithoutDraftsOnlyProbesUnderTheContextStay) {
   RoundLimits limits = Limits();
   limits.drafts = false;
-  PendingRound round = Round({1, 2, 3}, {-1, -1, 0});
-  round.request.probe = {false, true, true};
+  PendingRound round =
+      Round({1, 2, 3}, {-1, -1, 0}, /*length=*/10, /*probes=*/{1, 2});
   LayOutRows(limits, 7, round);
   EXPECT_THAT(round.kept_nodes, ElementsAre(1));
   EXPECT_EQ(round.max_draft_depth, 0);

@@ -378,8 +378,8 @@ TEST(VerifyEngineTest, EveryRowHasTheTargetsTokenAndItsCandidates) {
   round.length = 4;
   round.candidates = 3;
   // n1 is nonsense and drops n2 below it; n3 is a probe beside them.
-  round.tree = TokenTree::Create({8, 99, 5, 9}, {-1, -1, 1, 0}).value();
-  round.probe = {false, false, false, true};
+  round.tree =
+      TokenTree::Create({8, 99, 5, 9}, {-1, -1, 1, 0}, /*probes=*/{3}).value();
   FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   ASSERT_THAT(report.rounds, SizeIs(1));
@@ -408,8 +408,9 @@ TEST(VerifyEngineTest, AProbeThatIsRightIsReadAndNotAccepted) {
   fixture.engine->RunPass();
   RoundRequest round;
   round.length = 3;
-  round.tree = TokenTree::Create({truth[1], truth[2]}, {-1, 0}).value();
-  round.probe = {true, true};
+  round.tree =
+      TokenTree::Create({truth[1], truth[2]}, {-1, 0}, /*probes=*/{0, 1})
+          .value();
   FORETOKEN_ASSERT_OK(fixture.engine->Submit(key, round));
   const PassReport report = fixture.engine->RunPass();
   EXPECT_THAT(report.rounds[0].result.path, IsEmpty());
@@ -620,11 +621,6 @@ TEST(VerifyEngineTest, RoundsThatDoNotFitAreRefused) {
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("builds on 3 tokens, session 1 has 2")));
   round.length = 2;
-  round.probe = {true};
-  EXPECT_THAT(engine.Submit(key, round),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("probe has 1 entries for 0 nodes")));
-  round.probe.clear();
   round.candidates = 9;
   EXPECT_THAT(engine.Submit(key, round),
               StatusIs(absl::StatusCode::kInvalidArgument,
@@ -727,8 +723,7 @@ TEST(VerifyEngineTest, DraftsThatDoNotPayAreStopped) {
     request.arm = arm;
     if (arm != DraftArm::kOff) {
       // A draft that is never right, and takes its time.
-      request.tree = TokenTree::Create({49}, {-1}).value();
-      request.probe = {true};
+      request.tree = TokenTree::Create({49}, {-1}, /*probes=*/{0}).value();
       fixture.now += absl::Milliseconds(5);
     }
     FORETOKEN_ASSERT_OK(fixture.engine->Submit(session, request));

@@ -107,23 +107,22 @@ std::set<Tokens> CandidatePaths(const std::vector<Tokens>& candidates) {
 // Verifies draft and window as the engine would; commits the agreed path.
 VerifiedTree Verify(const SourceDraft& draft, Tokens& text, Tokens& committed) {
   TreeMerger merger({64, 320});
-  const MergedTree merged =
+  const TokenTree merged =
       merger.Merge({{&draft.tree, draft.tree.probs, &draft.window}}, nullptr);
   VerifiedTree verified;
-  verified.tree = merged.tree;
+  verified.tree = merged;
   verified.row_tokens.push_back(Target(text));
   std::vector<Tokens> rows;
-  for (int32_t i = 0; i < merged.tree.size(); ++i) {
-    const int32_t parent = merged.tree.parents()[i];
+  for (int32_t i = 0; i < merged.size(); ++i) {
+    const int32_t parent = merged.parents()[i];
     rows.push_back(parent == kRootParent ? text : rows[parent]);
-    rows.back().push_back(merged.tree.tokens()[i]);
+    rows.back().push_back(merged.tokens()[i]);
     verified.row_tokens.push_back(Target(rows.back()));
   }
   int32_t at = kRootParent;
   committed = {verified.row_tokens[0]};
-  for (int32_t i = 0; i < merged.draft_nodes; ++i) {
-    if (merged.tree.parents()[i] != at ||
-        merged.tree.tokens()[i] != committed.back()) {
+  for (int32_t i = 0; i < merged.draft_nodes(); ++i) {
+    if (merged.parents()[i] != at || merged.tokens()[i] != committed.back()) {
       continue;
     }
     at = i;

@@ -129,9 +129,9 @@ TEST_F(RoundDraftingTest, AllAreAskedAndWhatCameIsMerged) {
     EXPECT_EQ(script->asked[0].length, 4);
     EXPECT_EQ(script->asked[0].max_nodes, 64);
   }
-  const MergedTree& tree = drafting_->Draft();
-  EXPECT_THAT(tree.tree.tokens(), ElementsAre(5, 6, 7));
-  EXPECT_THAT(tree.credited, ElementsAre(1, 0, 1));
+  const TokenTree& tree = drafting_->Draft();
+  EXPECT_THAT(tree.tokens(), ElementsAre(5, 6, 7));
+  EXPECT_THAT(tree.credited(), ElementsAre(1, 0, 1));
   EXPECT_EQ(drafting_->report()[0].nodes, 2);
   EXPECT_EQ(drafting_->report()[1].nodes, 2);
 }
@@ -144,7 +144,7 @@ TEST_F(RoundDraftingTest, WhoHasNoDraftIsReportedAndTheRestGoesOn) {
   Script good = Says(DrafterId::kFused, {{5, 0.1f}, {-4, 0.1f}});
   Make({&late, &garbage, &good});
   Commit({4});
-  EXPECT_THAT(drafting_->Draft().tree.tokens(), ElementsAre(5));
+  EXPECT_THAT(drafting_->Draft().tokens(), ElementsAre(5));
   EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kLate);
   EXPECT_EQ(drafting_->report()[1].outcome, DraftOutcome::kBroken);
   EXPECT_EQ(drafting_->report()[2].outcome, DraftOutcome::kAnswered);
@@ -321,7 +321,7 @@ TEST_F(RoundDraftingTest, WithoutRoomNothingIsAskedFor) {
   max_depth_ = 0;
   Commit({4});
   EXPECT_EQ(source.asked.back().max_nodes, 0);
-  EXPECT_TRUE(drafting_->Draft().tree.empty());
+  EXPECT_TRUE(drafting_->Draft().empty());
   EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kNotAsked);
 }
 
@@ -360,16 +360,16 @@ TEST_F(RoundDraftingTest, AnEconomicalRequestStartsFromTheLoadOfOthers) {
   busy.stats.pass_time = absl::Milliseconds(26);
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 1) << "nothing is known";
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 1) << "nothing is known";
   Commit({9}, &busy, absl::Milliseconds(26));
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 0);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 0);
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 0);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 0);
   now_ += absl::Seconds(2);
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 1);
 }
 
 TEST_F(RoundDraftingTest, ShortRequestsTakeTurnsWithWhatDoesNotPay) {
@@ -400,11 +400,11 @@ TEST_F(RoundDraftingTest, AnEconomicalRequestTakesNoNodeAboveItsPrice) {
   Script source = Says(DrafterId::kFused, {{5, 0.9f}, {6, 0.8f}});
   Make({&source});
   Commit({4});
-  EXPECT_TRUE(drafting_->Draft().tree.empty());
+  EXPECT_TRUE(drafting_->Draft().empty());
   options_.costs = PassCosts({{1, 1.0}, {2, 1.1}});
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 2);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 2);
 }
 
 class GuardedRoundDraftingTest : public RoundDraftingTest {
@@ -420,13 +420,13 @@ TEST_F(GuardedRoundDraftingTest, UnderOffNoSourceIsAskedUntilItEnds) {
   Script source = Says(DrafterId::kFused, {{5, 0.9f}});
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 1);
   ASSERT_EQ(source.asked.size(), 1u);
   arm_ = DraftArm::kOff;
   for (const TokenId token : {10, 11, 12}) {
     Commit({token, 9}, &round_);
     EXPECT_EQ(drafting_->arm(), DraftArm::kOff);
-    EXPECT_TRUE(drafting_->Draft().tree.empty());
+    EXPECT_TRUE(drafting_->Draft().empty());
     EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kNotAsked);
     EXPECT_EQ(drafting_->report()[0].nodes, 0);
   }
@@ -438,7 +438,7 @@ TEST_F(GuardedRoundDraftingTest, UnderOffNoSourceIsAskedUntilItEnds) {
   EXPECT_THAT(source.asked.back().committed,
               ElementsAre(10, 9, 11, 9, 12, 9, 13));
   EXPECT_EQ(source.asked.back().max_nodes, 64);
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 1);
 }
 
 // Drafters keep outputs for later requests.
@@ -505,11 +505,12 @@ TEST_F(GuardedRoundDraftingTest, UnderNarrowTheLikeliestNodesAreTaken) {
   arm_ = DraftArm::kNarrow;
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 1) << "two rows cost what one does";
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 1)
+      << "two rows cost what one does";
   options_.costs = PassCosts();
   Make({&source});
   Commit({4});
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 3);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 3);
 }
 
 TEST_F(GuardedRoundDraftingTest, AnExplicitModeFollowsNoArm) {
@@ -519,7 +520,7 @@ TEST_F(GuardedRoundDraftingTest, AnExplicitModeFollowsNoArm) {
   Make({&source});
   Commit({4});
   EXPECT_EQ(drafting_->arm(), DraftArm::kNone);
-  EXPECT_EQ(drafting_->Draft().draft_nodes, 1);
+  EXPECT_EQ(drafting_->Draft().draft_nodes(), 1);
 }
 
 // A draft model and a source without one.
@@ -530,11 +531,11 @@ class HintedRoundDraftingTest : public GuardedRoundDraftingTest {
     model_.reads_hints = model_.reads_costs = true;
   }
   // One round, with `path` from the source and whatever the model answers.
-  const MergedTree& Round(std::vector<std::pair<TokenId, float>> path,
-                          std::vector<TokenId> committed,
-                          absl::Duration verify_time = absl::Milliseconds(30)) {
+  const TokenTree& Round(std::vector<std::pair<TokenId, float>> path,
+                         std::vector<TokenId> committed,
+                         absl::Duration verify_time = absl::Milliseconds(30)) {
     fused_.draft = Says(DrafterId::kFused, std::move(path)).draft;
-    const MergedTree& tree = drafting_->Draft();
+    const TokenTree& tree = drafting_->Draft();
     now_ += verify_time;
     Commit(std::move(committed), &round_, verify_time);
     return tree;
@@ -562,7 +563,7 @@ TEST_F(HintedRoundDraftingTest, TheModelIsAskedWithWhatTheOthersPropose) {
   Commit({4});
   EXPECT_EQ(fused_.asked.size(), 1u);
   EXPECT_THAT(model_.asked, IsEmpty()) << "its hints are not there yet";
-  const MergedTree& tree = drafting_->Draft();
+  const TokenTree& tree = drafting_->Draft();
   ASSERT_EQ(model_.asked.size(), 1u);
   const DraftRound& asked = model_.asked[0];
   EXPECT_EQ(asked.length, 4);
@@ -577,7 +578,7 @@ TEST_F(HintedRoundDraftingTest, TheModelIsAskedWithWhatTheOthersPropose) {
   EXPECT_FLOAT_EQ(asked.row_ms[0], 1.0f);
   EXPECT_FLOAT_EQ(asked.row_ms[63], 1.0f);
   EXPECT_EQ(model_.deadline, now_ + asked.budget);
-  EXPECT_THAT(tree.tree.tokens(), ElementsAre(8, 5, 6));
+  EXPECT_THAT(tree.tokens(), ElementsAre(8, 5, 6));
   EXPECT_EQ(fused_.asked[0].hints.size(), 0);
   EXPECT_THAT(fused_.asked[0].committed, ElementsAre(4));
 }
@@ -609,7 +610,7 @@ TEST_F(HintedRoundDraftingTest, UnderOffTheModelIsNotAsked) {
   Make({&model_, &fused_});
   arm_ = DraftArm::kOff;
   Commit({4});
-  EXPECT_TRUE(drafting_->Draft().tree.empty());
+  EXPECT_TRUE(drafting_->Draft().empty());
   EXPECT_THAT(model_.asked, IsEmpty());
 }
 
@@ -719,13 +720,13 @@ TEST_F(HintedRoundDraftingTest, TheModelsOpinionMovesTheOthersEstimates) {
   model_.reads_hints = model_.reads_costs = true;
   Make({&model_, &fused_});
   Commit({4});
-  const MergedTree first = drafting_->Draft();
-  EXPECT_THAT(first.tree.tokens(), ElementsAre(8, 5));
-  EXPECT_NEAR(first.probs[1], 0.075f, 1e-5f);
+  const TokenTree first = drafting_->Draft();
+  EXPECT_THAT(first.tokens(), ElementsAre(8, 5));
+  EXPECT_NEAR(first.probs()[1], 0.075f, 1e-5f);
   for (int i = 0; i < 40; ++i) Round({{5, 0.75f}, {6, 0.5f}}, {5, 6, 1});
-  const MergedTree later = Round({{5, 0.75f}, {6, 0.5f}}, {5, 6, 1});
-  EXPECT_THAT(later.tree.tokens(), ElementsAre(5, 6));
-  EXPECT_GT(later.probs[0], 0.6f);
+  const TokenTree later = Round({{5, 0.75f}, {6, 0.5f}}, {5, 6, 1});
+  EXPECT_THAT(later.tokens(), ElementsAre(5, 6));
+  EXPECT_GT(later.probs()[0], 0.6f);
 }
 
 // A row makes the round of every session longer that shares the pass.

@@ -14,8 +14,8 @@ using ::testing::IsEmpty;
 
 constexpr int kVocab = 100;
 
-MergedTree Merge(const std::vector<DraftTree>& drafts, TreeLimits limits = {},
-                 const TreeMerger::Price& price = nullptr) {
+TokenTree Merge(const std::vector<DraftTree>& drafts, TreeLimits limits = {},
+                const TreeMerger::Price& price = nullptr) {
   std::vector<TreeMerger::Answer> answers;
   for (const DraftTree& draft : drafts) {
     answers.push_back({&draft, draft.probs, nullptr});
@@ -79,16 +79,16 @@ TEST(TreeMergerTest, EqualPathsAreOneNodeCreditedToTheLikelier) {
   DraftTree first, second;
   first.Add(7, first.Add(5, -1, 0.5f), 0.2f);
   second.Add(7, second.Add(5, -1, 0.4f), 0.3f);
-  const MergedTree merged = Merge({first, second});
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(5, 7));
-  EXPECT_THAT(merged.credited, ElementsAre(0, 1));
-  EXPECT_THAT(merged.proposers, ElementsAre(3u, 3u));
+  const TokenTree merged = Merge({first, second});
+  EXPECT_THAT(merged.tokens(), ElementsAre(5, 7));
+  EXPECT_THAT(merged.credited(), ElementsAre(0, 1));
+  EXPECT_THAT(merged.proposers(), ElementsAre(3u, 3u));
 }
 
 TEST(TreeMergerTest, EqualEstimatesGoToTheFirstInTheOrderOfModes) {
   DraftTree draft;
   draft.Add(5, -1, 0.5f);
-  EXPECT_THAT(Merge({draft, draft}).credited, ElementsAre(0));
+  EXPECT_THAT(Merge({draft, draft}).credited(), ElementsAre(0));
 }
 
 TEST(TreeMergerTest, TheBudgetKeepsTheLikeliestPathsWhole) {
@@ -96,7 +96,7 @@ TEST(TreeMergerTest, TheBudgetKeepsTheLikeliestPathsWhole) {
   draft.Add(1, -1, 0.3f);
   draft.Add(2, -1, 0.9f);
   draft.Add(3, 1, 0.8f);
-  EXPECT_THAT(Merge({draft}, {2, 320}).tree.tokens(), ElementsAre(2, 3));
+  EXPECT_THAT(Merge({draft}, {2, 320}).tokens(), ElementsAre(2, 3));
 }
 
 TEST(TreeMergerTest, ThePriceSeesTheLikeliestFirstAndCutsTheRest) {
@@ -109,7 +109,7 @@ TEST(TreeMergerTest, ThePriceSeesTheLikeliestFirstAndCutsTheRest) {
     seen.assign(probs.begin(), probs.end());
     return 1;
   };
-  EXPECT_THAT(Merge({draft}, {}, one).tree.tokens(), ElementsAre(2));
+  EXPECT_THAT(Merge({draft}, {}, one).tokens(), ElementsAre(2));
   EXPECT_THAT(seen, ElementsAre(0.9f, 0.8f, 0.3f));
 }
 
@@ -120,10 +120,10 @@ TEST(TreeMergerTest, WindowsFollowTheDraftAndShareItsRows) {
   window.Add(9, -1, 0.0f);
   const TreeMerger::Answer answer = {&draft, draft.probs, &window};
   TreeMerger merger({64, 2});
-  const MergedTree merged = merger.Merge({answer}, nullptr);
-  EXPECT_EQ(merged.draft_nodes, 1);
-  EXPECT_THAT(merged.tree.tokens(), ElementsAre(1, 4));  // two rows, no third
-  EXPECT_THAT(merged.tree.parents(), ElementsAre(-1, 0));
+  const TokenTree merged = merger.Merge({answer}, nullptr);
+  EXPECT_EQ(merged.draft_nodes(), 1);
+  EXPECT_THAT(merged.tokens(), ElementsAre(1, 4));  // two rows, no third
+  EXPECT_THAT(merged.parents(), ElementsAre(-1, 0));
 }
 
 }  // namespace
