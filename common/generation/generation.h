@@ -15,6 +15,7 @@
 #include "common/grammar/constraint.h"
 #include "common/sampling/sampler.h"
 #include "common/sampling/sampling_params.h"
+#include "common/speculation/draft_tree.h"
 #include "common/speculation/drafter_id.h"
 #include "common/speculation/modes.h"
 #include "common/speculation/round.h"
@@ -77,18 +78,11 @@ struct GenerationStart {
 // prefill and then every round's committed tokens, whenever they are shown;
 // after a stop string the last of them are not.
 struct RoundTree {
-  struct Node {
-    TokenId token = 0;
-    int32_t parent = -1;  // an earlier node; -1: the last committed token
-    // The node's likeliest proposer; of a fused tree, its part.
-    DrafterId drafter = DrafterId::kFused;
-    // Estimate, before the round, that the whole path to it is accepted.
-    float probability = 0;
-    bool accepted = false;
-  };
-  // Parents first; at most max_tree_nodes. Nodes that are read but never
-  // accepted are left out.
-  std::vector<Node> nodes;
+  // At most max_tree_nodes, with the estimates from before the round; `parts`
+  // is each node's likeliest proposer, of a fused tree its part. Nodes that are
+  // read but never accepted are left out.
+  DraftTree nodes;
+  std::vector<bool> accepted;  // [nodes.size()]
   // The accepted nodes' tokens, then the target's own.
   std::vector<TokenId> committed;
 };

@@ -13,18 +13,15 @@ namespace foretoken::rpc {
 namespace {
 
 void ToProto(const RoundTree& tree, v1::RoundTree& proto) {
-  const int size = static_cast<int>(tree.nodes.size());
-  proto.mutable_tokens()->Reserve(size);
-  proto.mutable_parents()->Reserve(size);
-  proto.mutable_drafters()->Reserve(size);
-  proto.mutable_probabilities()->Reserve(size);
-  for (int i = 0; i < size; ++i) {
-    const RoundTree::Node& node = tree.nodes[i];
-    proto.add_tokens(node.token);
-    proto.add_parents(node.parent);
-    proto.add_drafters(rpc::ToProto(node.drafter));
-    proto.add_probabilities(node.probability);
-    if (node.accepted) proto.add_path(i);
+  Append(tree.nodes.tokens, proto.mutable_tokens());
+  Append(tree.nodes.parents, proto.mutable_parents());
+  Append(tree.nodes.probs, proto.mutable_probabilities());
+  proto.mutable_drafters()->Reserve(tree.nodes.size());
+  for (const DrafterId drafter : tree.nodes.parts) {
+    proto.add_drafters(rpc::ToProto(drafter));
+  }
+  for (int32_t node = 0; node < tree.nodes.size(); ++node) {
+    if (tree.accepted[node]) proto.add_path(node);
   }
   Append(tree.committed, proto.mutable_committed());
 }
@@ -37,14 +34,16 @@ RoundTree FromProto(const v1::RoundTree& proto) {
   const int size =
       std::min({proto.tokens_size(), proto.parents_size(),
                 proto.drafters_size(), proto.probabilities_size()});
-  tree.nodes.resize(static_cast<size_t>(size));
   for (int i = 0; i < size; ++i) {
     const int32_t parent = proto.parents(i);
-    tree.nodes[i] = {proto.tokens(i), parent < i ? std::max(parent, -1) : -1,
-                     rpc::FromProto(proto.drafters(i)), proto.probabilities(i)};
+    tree.nodes.Add(proto.tokens(i),
+                   parent < i ? std::max(parent, kRootParent) : kRootParent,
+                   proto.probabilities(i));
+    tree.nodes.parts.push_back(rpc::FromProto(proto.drafters(i)));
   }
+  tree.accepted.resize(static_cast<size_t>(size));
   for (const int32_t node : proto.path()) {
-    if (node >= 0 && node < size) tree.nodes[node].accepted = true;
+    if (node >= 0 && node < size) tree.accepted[node] = true;
   }
   tree.committed = Values(proto.committed());
   return tree;

@@ -46,6 +46,7 @@ struct DraftTree {
     proposers.clear();
     credited.clear();
   }
+  bool operator==(const DraftTree&) const = default;
   // Returns the index of the new node.
   int32_t Add(TokenId token, int32_t parent, float prob) {
     tokens.push_back(token);

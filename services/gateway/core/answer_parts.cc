@@ -33,16 +33,16 @@ void AddUp(const GenerationSummary& one, GenerationSummary& sum) {
 void AppendRound(const RoundTree& round, const TokenTexts& texts,
                  std::string& out) {
   out += "{\"nodes\":[";
-  for (size_t i = 0; i < round.nodes.size(); ++i) {
-    const RoundTree::Node& node = round.nodes[i];
-    absl::StrAppend(&out, i == 0 ? "" : ",", "{\"id\":", node.token,
+  const DraftTree& nodes = round.nodes;
+  for (int32_t i = 0; i < nodes.size(); ++i) {
+    absl::StrAppend(&out, i == 0 ? "" : ",", "{\"id\":", nodes.tokens[i],
                     ",\"text\":");
-    AppendJsonString(texts.Of(node.token), out);
-    absl::StrAppend(&out, ",\"parent\":", node.parent, ",\"drafter\":\"",
-                    ShownDrafter(node.drafter), "\",\"probability\":");
-    AppendLogprob(node.probability, out);
-    absl::StrAppend(&out, ",\"accepted\":", node.accepted ? "true" : "false",
-                    "}");
+    AppendJsonString(texts.Of(nodes.tokens[i]), out);
+    absl::StrAppend(&out, ",\"parent\":", nodes.parents[i], ",\"drafter\":\"",
+                    ShownDrafter(nodes.parts[i]), "\",\"probability\":");
+    AppendLogprob(nodes.probs[i], out);
+    absl::StrAppend(
+        &out, ",\"accepted\":", round.accepted[i] ? "true" : "false", "}");
   }
   absl::StrAppend(&out, "],\"committed\":[",
                   absl::StrJoin(round.committed, ","), "]}");

@@ -147,26 +147,22 @@ TEST(ConvertGenerationTest, ADeltaComesBack) {
 
 TEST(ConvertGenerationTest, ARoundTreeComesBack) {
   GenerationDelta delta;
-  delta.round_tree = {{{7, -1, DrafterId::kFusedPrior, 0.75f, true},
-                       {8, -1, DrafterId::kDraftModel, 0.25f, false},
-                       {9, 0, DrafterId::kFusedRequest, 0.5f, true}},
-                      {7, 9, 4}};
+  RoundTree& sent = delta.round_tree.emplace();
+  sent.nodes.Add(7, -1, 0.75f);
+  sent.nodes.Add(8, -1, 0.25f);
+  sent.nodes.Add(9, 0, 0.5f);
+  sent.nodes.parts = {DrafterId::kFusedPrior, DrafterId::kDraftModel,
+                      DrafterId::kFusedRequest};
+  sent.accepted = {true, false, true};
+  sent.committed = {7, 9, 4};
   v1::GenerateDelta proto;
   ToProto(delta, &proto);
   EXPECT_THAT(proto.round_tree().path(), ElementsAre(0, 2));
   const GenerationDelta got = FromProto(proto);
   ASSERT_TRUE(got.round_tree.has_value());
   EXPECT_THAT(got.round_tree->committed, ElementsAre(7, 9, 4));
-  ASSERT_EQ(got.round_tree->nodes.size(), 3u);
-  for (size_t i = 0; i < 3; ++i) {
-    const RoundTree::Node& node = got.round_tree->nodes[i];
-    const RoundTree::Node& want = delta.round_tree->nodes[i];
-    EXPECT_EQ(node.token, want.token);
-    EXPECT_EQ(node.parent, want.parent);
-    EXPECT_EQ(node.drafter, want.drafter);
-    EXPECT_EQ(node.probability, want.probability);
-    EXPECT_EQ(node.accepted, want.accepted);
-  }
+  EXPECT_EQ(got.round_tree->nodes, sent.nodes);
+  EXPECT_EQ(got.round_tree->accepted, sent.accepted);
 }
 
 // A delta that holds nothing else is output, too.
@@ -192,12 +188,10 @@ TEST(ConvertGenerationTest, ABrokenRoundTreeKeepsWhatIsWhole) {
   tree.add_drafters(v1::DRAFTER_CREST);
   tree.add_drafters(v1::DRAFTER_CREST);
   for (const int node : {-1, 1, 2}) tree.add_path(node);
-  const std::vector<RoundTree::Node> nodes = FromProto(proto).round_tree->nodes;
-  ASSERT_EQ(nodes.size(), 2u);
-  EXPECT_EQ(nodes[0].parent, -1);
-  EXPECT_EQ(nodes[1].parent, -1);
-  EXPECT_FALSE(nodes[0].accepted);
-  EXPECT_TRUE(nodes[1].accepted);
+  const RoundTree got = *FromProto(proto).round_tree;
+  EXPECT_EQ(got.nodes.size(), 2);
+  EXPECT_THAT(got.nodes.parents, ElementsAre(-1, -1));
+  EXPECT_THAT(got.accepted, ElementsAre(false, true));
 }
 
 TEST(ConvertGenerationTest, ASummaryComesBack) {

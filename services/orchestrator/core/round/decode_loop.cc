@@ -248,15 +248,22 @@ DrafterId DecodeLoop::DrafterOf(int32_t node) const {
 }
 
 RoundTree DecodeLoop::TreeOf(const RoundResult& result, int64_t taken) const {
+  const size_t drafts = static_cast<size_t>(round_tree_->draft_nodes());
+  const auto copy = [drafts](const auto& from, auto& to) {
+    to.assign(from.begin(), from.begin() + drafts);
+  };
   RoundTree tree;
-  tree.nodes.reserve(static_cast<size_t>(round_tree_->draft_nodes()));
-  for (int32_t i = 0; i < round_tree_->draft_nodes(); ++i) {
-    tree.nodes.push_back({round_tree_->tokens()[i], round_tree_->parents()[i],
-                          DrafterOf(i), round_tree_->probs()[i]});
+  copy(round_tree_->tokens(), tree.nodes.tokens);
+  copy(round_tree_->parents(), tree.nodes.parents);
+  copy(round_tree_->probs(), tree.nodes.probs);
+  tree.nodes.parts.reserve(drafts);
+  for (int32_t node = 0; node < round_tree_->draft_nodes(); ++node) {
+    tree.nodes.parts.push_back(DrafterOf(node));
   }
+  tree.accepted.resize(drafts);
   // As Count does: the last token taken counts as the target's own.
   for (int64_t i = 0; i + 1 < taken; ++i) {
-    tree.nodes[result.path[i]].accepted = true;
+    tree.accepted[result.path[i]] = true;
   }
   const auto committed = absl::MakeConstSpan(text_).last(taken);
   tree.committed.assign(committed.begin(), committed.end());

@@ -275,8 +275,9 @@ TEST_F(GatewayServiceTest, RoundsAreInTheChunksOfTheirDeltas) {
     EXPECT_TRUE(writer.request.want_round_trees);
     GenerationDelta delta;
     RoundTree& round = delta.round_tree.emplace();
-    round.nodes = {{31, -1, DrafterId::kPromptLookup, 0.5f, true},
-                   {2, 0, DrafterId::kFusedPrior, 0.25f, false}};
+    round.nodes.Add(2, round.nodes.Add(31, -1, 0.5f), 0.25f);
+    round.nodes.parts = {DrafterId::kPromptLookup, DrafterId::kFusedPrior};
+    round.accepted = {true, false};
     round.committed = {31, 3};
     writer.listener->OnDelta(delta);
     const Json frame = exchange->Frames().back();

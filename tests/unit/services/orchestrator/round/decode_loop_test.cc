@@ -49,11 +49,11 @@ struct Generated {
 std::vector<TokenId> AcceptedTokens(const RoundTree& tree) {
   std::vector<TokenId> tokens;
   int32_t last = -1;
-  for (size_t i = 0; i < tree.nodes.size(); ++i) {
-    if (!tree.nodes[i].accepted) continue;
-    EXPECT_EQ(tree.nodes[i].parent, last) << "accepted beside the path: " << i;
-    last = static_cast<int32_t>(i);
-    tokens.push_back(tree.nodes[i].token);
+  for (int32_t i = 0; i < tree.nodes.size(); ++i) {
+    if (!tree.accepted[i]) continue;
+    EXPECT_EQ(tree.nodes.parents[i], last) << "accepted beside the path: " << i;
+    last = i;
+    tokens.push_back(tree.nodes.tokens[i]);
   }
   return tokens;
 }
@@ -173,21 +173,21 @@ TEST_P(DecodeLoopModeTest, ReturnsTheTreesOfItsRounds) {
     const absl::Span<const TokenId> path =
         absl::MakeConstSpan(tree.committed).first(tree.committed.size() - 1);
     EXPECT_EQ(AcceptedTokens(tree), path);
-    for (size_t i = 0; i < tree.nodes.size(); ++i) {
-      const RoundTree::Node& node = tree.nodes[i];
-      ASSERT_GE(node.parent, -1);
-      ASSERT_LT(node.parent, static_cast<int32_t>(i));
-      EXPECT_NE(node.drafter, DrafterId::kTarget);
-      EXPECT_GE(node.probability, 0);
+    const DraftTree& nodes = tree.nodes;
+    for (int32_t i = 0; i < nodes.size(); ++i) {
+      const int32_t parent = nodes.parents[i];
+      ASSERT_GE(parent, -1);
+      ASSERT_LT(parent, i);
+      EXPECT_NE(nodes.parts[i], DrafterId::kTarget);
+      EXPECT_GE(nodes.probs[i], 0);
       // A path is at most as likely as its beginning.
-      EXPECT_LE(node.probability,
-                node.parent < 0 ? 1 : tree.nodes[node.parent].probability);
-      if (node.accepted) drafters.push_back(node.drafter);
-      ++(node.accepted ? accepted : rejected);
+      EXPECT_LE(nodes.probs[i], parent < 0 ? 1 : nodes.probs[parent]);
+      if (tree.accepted[i]) drafters.push_back(nodes.parts[i]);
+      ++(tree.accepted[i] ? accepted : rejected);
     }
     output.insert(output.end(), tree.committed.begin(), tree.committed.end());
     drafters.push_back(DrafterId::kTarget);
-    drafted += static_cast<int64_t>(tree.nodes.size());
+    drafted += nodes.size();
   }
   EXPECT_EQ(output, got.token_ids);
   EXPECT_EQ(drafters, got.drafters);
@@ -222,7 +222,7 @@ TEST_F(DecodeLoopTest, ARoundWithoutDraftsHasATreeWithoutNodes) {
   const Generated off = Run(request);
   ASSERT_THAT(off.trees, SizeIs(9));
   for (size_t i = 0; i < off.trees.size(); ++i) {
-    EXPECT_THAT(off.trees[i].nodes, IsEmpty());
+    EXPECT_THAT(off.trees[i].nodes.tokens, IsEmpty());
     EXPECT_THAT(off.trees[i].committed, ElementsAre(off.token_ids[i + 1]));
   }
 }
