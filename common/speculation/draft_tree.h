@@ -1,11 +1,12 @@
-// DraftTree: draft tokens as a tree, with estimates, on its way to a round.
+// DraftTree: draft tokens as a tree, with estimates: what drafters fill and a
+// merge reads.
 //
-// Drafters fill it and the orchestrator corrects and cuts it. Nothing in it is
-// checked until it is built into a TokenTree (token_tree.h).
+// Node i holds one draft token and a parent index. Parents should precede
+// children, and equal siblings be one node, but the type promises nothing: the
+// trees of other processes are checked as they arrive, the drafts of a round by
+// KeepUsable (tree_merger.h). A tree that is known to be whole is a TokenTree.
 //
-// Node i holds one draft token and a parent index; in a tree, parents precede
-// children and equal siblings are one node. All arrays are [size].
-// Thread-compatible.
+// All arrays are [size]. Thread-compatible.
 #ifndef FORETOKEN_COMMON_SPECULATION_DRAFT_TREE_H_
 #define FORETOKEN_COMMON_SPECULATION_DRAFT_TREE_H_
 

@@ -79,7 +79,7 @@ struct PrefillResult {
 struct RoundRequest {
   // Committed tokens that the tree builds on: must be the session's length.
   int64_t length = 0;
-  TokenTree tree;  // may be empty: plain decoding
+  TokenTree tree;  // draft nodes and probes; may be empty: plain decoding
   // Likeliest tokens by raw logits to report for every row, up to
   // kMaxRowCandidates.
   int32_t candidates = 0;

@@ -2,7 +2,7 @@
 //
 // Node i holds one draft token and a parent index. Parents come before their
 // children, so one forward scan visits every path root-first. Probes are read
-// but never accepted; a node below a probe is never reached.
+// but never accepted, and so is every node below one.
 //
 // The nodes are immutable, and copies of a tree share them: a round's request,
 // the verifier and the drafters that learn from the result read the same
@@ -88,8 +88,8 @@ class TokenTree {
     return rep_->nodes.*array;
   }
 
-  // Null for the empty tree. Shared, because the rounds of a session and its
-  // drafters' are read by threads of their own, which end in any order.
+  // Null for the empty tree. Shared, because the verifier and the drafters read
+  // a round's tree on threads of their own, which may outlive the round.
   std::shared_ptr<const Rep> rep_;
 };
 

@@ -244,13 +244,14 @@ TEST_F(RoundDraftingTest, OnlyWhoReadsRowsGetsTheTree) {
   Script other = Says(DrafterId::kFused, {{6, 0.1f}});
   Make({&reader, &other});
   Commit({4});
-  drafting_->Draft();
+  const TokenTree& tree = drafting_->Draft();
   RoundResult round;
   round.path = {0};
   round.row_tokens = {5, 9, 8};
   Commit({5, 9}, &round);
   const VerifiedTree& verified = reader.asked.back().verified;
   EXPECT_THAT(verified.tree.tokens(), ElementsAre(5, 6));
+  EXPECT_EQ(verified.tree.tokens().data(), tree.tokens().data()) << "a copy";
   EXPECT_THAT(verified.row_tokens, ElementsAre(5, 9, 8));
   EXPECT_THAT(verified.path, ElementsAre(0));
   EXPECT_TRUE(other.asked.back().verified.tree.empty());
