@@ -1,20 +1,170 @@
 #include "tools/cli/app.h"
 
 #include <cstdio>
+#include <utility>
+
+#include "CLI/CLI.hpp"
+#include "tools/cli/version.h"
 
 namespace foretoken::cli {
 
-int RunApp(CLI::App& app, const Run& run, const char* program, int argc,
-           char** argv) {
+Option Option::Required() const { return Option(option_->required()); }
+
+Option Option::Optional() const { return Option(option_->required(false)); }
+
+Option Option::InRange(int32_t min, int32_t max) const {
+  return Option(option_->check(CLI::Range(min, max)));
+}
+
+Option Option::InRange(int64_t min, int64_t max) const {
+  return Option(option_->check(CLI::Range(min, max)));
+}
+
+Option Option::InRange(double min, double max) const {
+  return Option(option_->check(CLI::Range(min, max)));
+}
+
+Option Option::NonNegative() const {
+  return Option(option_->check(CLI::NonNegativeNumber));
+}
+
+Option Option::Positive() const {
+  return Option(option_->check(CLI::PositiveNumber));
+}
+
+Option Option::OneOf(const std::vector<std::string>& choices) const {
+  return Option(option_->check(CLI::IsMember(choices)));
+}
+
+Option Option::Check(
+    std::function<std::string(const std::string&)> check) const {
+  return Option(option_->check(std::move(check)));
+}
+
+Option Option::Environment(const std::string& variable) const {
+  return Option(option_->envname(variable));
+}
+
+Option Option::Needs(Option other) const {
+  return Option(option_->needs(other.option_));
+}
+
+Option Option::Excludes(Option other) const {
+  return Option(option_->excludes(other.option_));
+}
+
+Option Option::CommaSeparated() const {
+  return Option(option_->delimiter(','));
+}
+
+Option Option::Repeated() const {
+  return Option(option_->expected(1)->take_all());
+}
+
+Option Command::Add(const std::string& names, int32_t& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, int64_t& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, uint32_t& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, uint64_t& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, float& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, double& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, std::string& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, std::optional<uint64_t>& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, std::optional<std::string>& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, std::vector<int32_t>& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, std::vector<int64_t>& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::Add(const std::string& names, std::vector<std::string>& value,
+                    const std::string& help) const {
+  return Option(app_->add_option(names, value, help));
+}
+
+Option Command::AddFlag(const std::string& names, bool& value,
+                        const std::string& help) const {
+  return Option(app_->add_flag(names, value, help));
+}
+
+Option Command::Get(const std::string& name) const {
+  return Option(app_->get_option(name));
+}
+
+Command Command::AddGroup(const std::string& name,
+                          const std::string& description) const {
+  CLI::App* const group = app_->add_subcommand(name, description);
+  group->require_subcommand(1);
+  return Command(group, run_);
+}
+
+Command Command::AddRun(const std::string& name, const std::string& description,
+                        Run run) const {
+  CLI::App* const app = app_->add_subcommand(name, description);
+  app->option_defaults()->always_capture_default();
+  app->callback([run = std::move(run), chosen = run_] { *chosen = run; });
+  return Command(app, run_);
+}
+
+App::App(const std::string& program, const std::string& description)
+    : program_(program), app_(std::make_unique<CLI::App>(description)) {
+  app_->require_subcommand(1);
+  app_->set_version_flag("--version", VersionLine(program));
+}
+
+App::~App() = default;
+
+Command App::root() { return Command(app_.get(), &run_); }
+
+int App::Main(int argc, char** argv) {
   try {
-    app.parse(argc, argv);
+    app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app.exit(error) == 0 ? 0 : 2;  // 0: --help
+    return app_->exit(error) == 0 ? 0 : 2;  // 0: --help
   }
-  const absl::Status status = run();
+  const absl::Status status = run_();
   if (status.ok()) return 0;
   const std::string message = status.ToString();
-  std::fprintf(stderr, "%s: %s\n", program, message.c_str());
+  std::fprintf(stderr, "%s: %s\n", program_.c_str(), message.c_str());
   return 1;
 }
 

@@ -45,43 +45,39 @@ absl::Status RunEngine(EngineOptions options) {
   return options.json ? WriteJson(report) : WriteOut(EngineBenchTable(report));
 }
 
-void AddEngine(CLI::App& bench, Run& run) {
-  const auto [engine, options] = AddCommand<EngineOptions>(
-      bench, run, "engine", "Measures a forward pass by its number of rows.",
-      RunEngine);
-  engine.add_option("--model", options.backend.model,
-                    "Hugging Face directory or GGUF file");
+void AddEngine(Command bench) {
+  const auto [engine, options] = bench.AddCommand<EngineOptions>(
+      "engine", "Measures a forward pass by its number of rows.", RunEngine);
+  engine.Add("--model", options.backend.model,
+             "Hugging Face directory or GGUF file");
   AddRandomOption(engine, options.backend.random_model);
   AddRandomWeightsOption(engine, options.backend.random_weights);
   AddBackendOptions(engine, options.backend);
   AddDraftLoadingOptions(engine, options.draft);
   engine
-      .add_option("--contexts", options.bench.contexts,
-                  "Tokens committed before the pass")
-      ->delimiter(',')
-      ->check(CLI::Range(0, 1 << 20));
-  engine.add_option("--rows", options.bench.rows, "Rows per pass")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096));
-  engine.add_option("--batch", options.batches,
-                    "Also time passes of many sessions, at the last context: "
-                    "SESSIONSxROWS,...");
-  engine
-      .add_option("--prefill", options.bench.prefill_rows,
-                  "Prompt rows per pass")
-      ->check(CLI::Range(1, 4096));
-  engine.add_option("--repeats", options.bench.repeats, "Runs of each pass")
-      ->check(CLI::Range(1, 1000));
-  engine.add_flag("--json", options.json, "One JSON object on stdout");
+      .Add("--contexts", options.bench.contexts,
+           "Tokens committed before the pass")
+      .CommaSeparated()
+      .InRange(0, 1 << 20);
+  engine.Add("--rows", options.bench.rows, "Rows per pass")
+      .CommaSeparated()
+      .InRange(1, 4096);
+  engine.Add("--batch", options.batches,
+             "Also time passes of many sessions, at the last context: "
+             "SESSIONSxROWS,...");
+  engine.Add("--prefill", options.bench.prefill_rows, "Prompt rows per pass")
+      .InRange(1, 4096);
+  engine.Add("--repeats", options.bench.repeats, "Runs of each pass")
+      .InRange(1, 1000);
+  engine.AddFlag("--json", options.json, "One JSON object on stdout");
 }
 
 }  // namespace
 
-void AddBenchCommand(CLI::App& app, Run& run) {
-  CLI::App* bench = app.add_subcommand("bench", "Measures parts of Foretoken.");
-  bench->require_subcommand(1);
-  AddEngine(*bench, run);
-  AddBenchModesCommand(*bench, run);
+void AddBenchCommand(Command root) {
+  const Command bench = root.AddGroup("bench", "Measures parts of Foretoken.");
+  AddEngine(bench);
+  AddBenchModesCommand(bench);
 }
 
 }  // namespace foretoken::cli

@@ -161,99 +161,97 @@ absl::Status RunBenchModes(ModesOptions options) {
                    absl::StrJoin(left_out, ", ")));
 }
 
-void AddTargetOptions(CLI::App& command, TargetFlags& target) {
-  CLI::Option* server =
-      command.add_option("--server", target.server,
-                         "Address of an orchestrator: HOST:PORT or unix:/PATH");
+void AddTargetOptions(Command command, TargetFlags& target) {
+  const Option server =
+      command.Add("--server", target.server,
+                  "Address of an orchestrator: HOST:PORT or unix:/PATH");
   AddServerFlags(command, target.server_access);
   command
-      .add_option("--server-token-file", target.server_token_file,
-                  "File with the bearer token to send")
-      ->needs(server);
+      .Add("--server-token-file", target.server_token_file,
+           "File with the bearer token to send")
+      .Needs(server);
   AddLocalModelFlags(command, target.model);
   AddBackendOptions(command, target.model.backend);
 }
 
-void AddRequestOptions(CLI::App& command, ModesOptions& options) {
+void AddRequestOptions(Command command, ModesOptions& options) {
   command
-      .add_option(
-          "--prompts", options.prompts,
-          "JSONL, gzip or plain: {\"prompt\": TEXT}, {\"prompt_ids\": "
-          "[ID, ...]} or {\"messages\": [{\"role\", \"content\"}, "
-          "...]} in each line, and a \"constraint\" on the output "
-          "({\"json_schema\": {...}}, regex, grammar, choice). A slice "
-          "that is longer than the file repeats prompts, which drafters "
-          "copy from the first answer")
-      ->required();
+      .Add("--prompts", options.prompts,
+           "JSONL, gzip or plain: {\"prompt\": TEXT}, {\"prompt_ids\": "
+           "[ID, ...]} or {\"messages\": [{\"role\", \"content\"}, "
+           "...]} in each line, and a \"constraint\" on the output "
+           "({\"json_schema\": {...}}, regex, grammar, choice). A slice "
+           "that is longer than the file repeats prompts, which drafters "
+           "copy from the first answer")
+      .Required();
   AddChatOption(command, options.chat);
   AddServerTokenizerOption(command, options.tokenizer);
   command
-      .add_option("--max-tokens", options.bench.max_tokens,
-                  "Maximum output tokens of a request")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
+      .Add("--max-tokens", options.bench.max_tokens,
+           "Maximum output tokens of a request")
+      .InRange(int64_t{1}, int64_t{1} << 20);
   command
-      .add_option("--temperature", options.bench.temperature,
-                  "0: greedy; above, each prompt has a seed of its own")
-      ->check(CLI::Range(0.0, 10.0));
-  command.add_flag("--ignore-eos", options.bench.ignore_eos,
-                   "Do not end outputs at the model's end tokens");
+      .Add("--temperature", options.bench.temperature,
+           "0: greedy; above, each prompt has a seed of its own")
+      .InRange(0.0, 10.0);
+  command.AddFlag("--ignore-eos", options.bench.ignore_eos,
+                  "Do not end outputs at the model's end tokens");
   command
-      .add_option("--requests", options.bench.requests,
-                  "Requests of a slice; 0: twice the concurrency and at least "
-                  "8, or the whole trace")
-      ->check(CLI::Range(0, 1'000'000));
+      .Add("--requests", options.bench.requests,
+           "Requests of a slice; 0: twice the concurrency and at least "
+           "8, or the whole trace")
+      .InRange(0, 1'000'000);
 }
 
-void AddLoadOptions(CLI::App& command, ModesOptions& options) {
-  command.add_option("--modes", options.modes,
-                     "Modes to compare; off, which must be among them, may be "
-                     "given twice to show the noise: " +
-                         ModeHelp(ModeUse::kRequest));
-  CLI::Option* concurrency =
+void AddLoadOptions(Command command, ModesOptions& options) {
+  command.Add("--modes", options.modes,
+              "Modes to compare; off, which must be among them, may be "
+              "given twice to show the noise: " +
+                  ModeHelp(ModeUse::kRequest));
+  const Option concurrency =
       command
-          .add_option("--concurrency", options.bench.concurrency,
-                      "Clients, each of which sends one request after the "
-                      "other")
-          ->delimiter(',')
-          ->check(CLI::Range(1, 256));
-  CLI::Option* trace =
+          .Add("--concurrency", options.bench.concurrency,
+               "Clients, each of which sends one request after the "
+               "other")
+          .CommaSeparated()
+          .InRange(1, 256);
+  const Option trace =
       command
-          .add_option("--trace", options.trace,
-                      "Send requests at the times of a CSV file with the "
-                      "columns TIMESTAMP and GeneratedTokens, gzip or plain; "
-                      "outputs are as long as the trace's, up to --max-tokens")
-          ->excludes(concurrency);
+          .Add("--trace", options.trace,
+               "Send requests at the times of a CSV file with the "
+               "columns TIMESTAMP and GeneratedTokens, gzip or plain; "
+               "outputs are as long as the trace's, up to --max-tokens")
+          .Excludes(concurrency);
   command
-      .add_option("--speed", options.bench.speed,
-                  "Play the trace this many times as fast")
-      ->needs(trace)
-      ->check(CLI::Range(1e-3, 1e6));
+      .Add("--speed", options.bench.speed,
+           "Play the trace this many times as fast")
+      .Needs(trace)
+      .InRange(1e-3, 1e6);
 }
 
-void AddPairOptions(CLI::App& command, mode_bench::PairOptions& pairs,
+void AddPairOptions(Command command, mode_bench::PairOptions& pairs,
                     std::string& until) {
   command
-      .add_option("--pairs", pairs.pairs,
-                  "Runs of every mode over the same slice of requests, in "
-                  "changing order")
-      ->check(CLI::Range(1, 1000));
-  CLI::Option* width = command.add_option(
+      .Add("--pairs", pairs.pairs,
+           "Runs of every mode over the same slice of requests, in "
+           "changing order")
+      .InRange(1, 1000);
+  const Option width = command.Add(
       "--until", until,
       "Add pairs until each mode's 95 % interval of its ratio to off is within "
       "this distance, such as 2%, of the ratio");
-  command
-      .add_option("--max-pairs", pairs.max_pairs, "Maximum pairs with --until")
-      ->needs(width)
-      ->check(CLI::Range(1, 1000));
-  command.add_option("--seed", pairs.seed,
-                     "Seed of the order of modes and of sampling");
+  command.Add("--max-pairs", pairs.max_pairs, "Maximum pairs with --until")
+      .Needs(width)
+      .InRange(1, 1000);
+  command.Add("--seed", pairs.seed,
+              "Seed of the order of modes and of sampling");
 }
 
 }  // namespace
 
-void AddBenchModesCommand(CLI::App& bench, Run& run) {
-  const auto [command, options] = AddCommand<ModesOptions>(
-      bench, run, "modes",
+void AddBenchModesCommand(Command bench) {
+  const auto [command, options] = bench.AddCommand<ModesOptions>(
+      "modes",
       "Compares drafting modes: tokens per second, relative to off, with 95 % "
       "intervals, accept length, and percentiles of latency. Every output is "
       "compared with the other modes'; a different token is an error.",
@@ -262,14 +260,14 @@ void AddBenchModesCommand(CLI::App& bench, Run& run) {
   AddRequestOptions(command, options);
   AddLoadOptions(command, options);
   AddPairOptions(command, options.bench.pairs, options.until);
-  CLI::Option* json =
-      command.add_flag("--json", options.json, "One JSON object on stdout");
+  const Option json =
+      command.AddFlag("--json", options.json, "One JSON object on stdout");
   command
-      .add_flag("--markdown", options.markdown,
-                "Tables in Markdown on stdout, the default")
-      ->excludes(json);
-  command.add_option("--svg", options.svg,
-                     "Also write a plot of the ratios to this file");
+      .AddFlag("--markdown", options.markdown,
+               "Tables in Markdown on stdout, the default")
+      .Excludes(json);
+  command.Add("--svg", options.svg,
+              "Also write a plot of the ratios to this file");
 }
 
 }  // namespace foretoken::cli

@@ -141,18 +141,18 @@ absl::Status Chat(const ChatFlags& flags) {
 
 }  // namespace
 
-void AddChatCommand(CLI::App& app, Run& run) {
-  const auto [command, flags] = AddCommand<ChatFlags>(
-      app, run, "chat", "Talk to a model, turn by turn", Chat);
+void AddChatCommand(Command root) {
+  const auto [command, flags] =
+      root.AddCommand<ChatFlags>("chat", "Talk to a model, turn by turn", Chat);
   flags.max_tokens = kMaxTokens;
-  command.add_option("--chat-template", flags.chat_template,
-                     "File with a Jinja template to use instead of the "
-                     "model's own");
-  command.add_option("--system", flags.system, "First message, of the system");
-  command.add_option("--history", flags.history,
-                     "File of the lines typed, by default chat_history in the "
-                     "user's folder of state");
-  command.add_flag("--no-history", flags.no_history, "Keep no such file");
+  command.Add("--chat-template", flags.chat_template,
+              "File with a Jinja template to use instead of the "
+              "model's own");
+  command.Add("--system", flags.system, "First message, of the system");
+  command.Add("--history", flags.history,
+              "File of the lines typed, by default chat_history in the "
+              "user's folder of state");
+  command.AddFlag("--no-history", flags.no_history, "Keep no such file");
   AddRequestFlags(command, flags);
 }
 

@@ -1,8 +1,8 @@
 // Registration of the subcommands of `foretoken`.
 //
-// Each command has its own file. Add<Name>Command registers its options with
-// `app` and, if the command is selected, stores its work in `run`, which main
-// calls once after parsing. Results go to stdout, logs to stderr.
+// Each command has its own file. Add<Name>Command adds the command, its options
+// and its work to a group; App::Main does the work of the one that is given.
+// Results go to stdout, logs to stderr.
 #ifndef FORETOKEN_TOOLS_CLI_COMMAND_H_
 #define FORETOKEN_TOOLS_CLI_COMMAND_H_
 
@@ -10,24 +10,24 @@
 
 namespace foretoken::cli {
 
-void AddBenchCommand(CLI::App& app, Run& run);
+void AddBenchCommand(Command root);
 // The subcommand `bench modes`.
-void AddBenchModesCommand(CLI::App& bench, Run& run);
-void AddChatCommand(CLI::App& app, Run& run);
-void AddConvertCommand(CLI::App& app, Run& run);
-void AddCrestCommand(CLI::App& app, Run& run);
+void AddBenchModesCommand(Command bench);
+void AddChatCommand(Command root);
+void AddConvertCommand(Command root);
+void AddCrestCommand(Command root);
 // The subcommand `crest ingest`, where the services are built.
-void AddCrestIngestCommand(CLI::App& crest, Run& run);
-void AddGenerateCommand(CLI::App& app, Run& run);
-void AddGrammarCommand(CLI::App& app, Run& run);
-void AddHealthCommand(CLI::App& app, Run& run);
-void AddInspectCommand(CLI::App& app, Run& run);
-void AddPriorCommand(CLI::App& app, Run& run);
+void AddCrestIngestCommand(Command crest);
+void AddGenerateCommand(Command root);
+void AddGrammarCommand(Command root);
+void AddHealthCommand(Command root);
+void AddInspectCommand(Command root);
+void AddPriorCommand(Command root);
 // The subcommand `prior grow`.
-void AddPriorGrowCommand(CLI::App& prior, Run& run);
-void AddQuantizeCommand(CLI::App& app, Run& run);
-void AddReplayCommand(CLI::App& app, Run& run);
-void AddTokenizeCommands(CLI::App& app, Run& run);
+void AddPriorGrowCommand(Command prior);
+void AddQuantizeCommand(Command root);
+void AddReplayCommand(Command root);
+void AddTokenizeCommands(Command root);
 
 }  // namespace foretoken::cli
 

@@ -99,26 +99,22 @@ absl::Status ConvertLlama2cModel(const ConvertOptions& options) {
 
 }  // namespace
 
-void AddConvertCommand(CLI::App& app, Run& run) {
-  CLI::App* convert = app.add_subcommand(
+void AddConvertCommand(Command root) {
+  const Command convert = root.AddGroup(
       "convert", "Convert a checkpoint to a Hugging Face directory");
-  convert->require_subcommand(1);
-  const auto [llama2c, options] = AddCommand<ConvertOptions>(
-      *convert, run, "llama2c",
-      "A llama2.c checkpoint (legacy format) and its tokenizer",
+  const auto [llama2c, options] = convert.AddCommand<ConvertOptions>(
+      "llama2c", "A llama2.c checkpoint (legacy format) and its tokenizer",
       ConvertLlama2cModel);
   llama2c
-      .add_option("--checkpoint", options.checkpoint,
-                  "The llama2.c checkpoint, a .bin file")
-      ->required();
+      .Add("--checkpoint", options.checkpoint,
+           "The llama2.c checkpoint, a .bin file")
+      .Required();
   llama2c
-      .add_option("--tokenizer", options.tokenizer,
-                  "Its tokenizer: a llama2.c .bin or a SentencePiece .model")
-      ->required();
-  llama2c
-      .add_option("--out", options.out,
-                  "Directory to write; created if missing")
-      ->required();
+      .Add("--tokenizer", options.tokenizer,
+           "Its tokenizer: a llama2.c .bin or a SentencePiece .model")
+      .Required();
+  llama2c.Add("--out", options.out, "Directory to write; created if missing")
+      .Required();
 }
 
 }  // namespace foretoken::cli

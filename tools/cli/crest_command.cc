@@ -180,68 +180,63 @@ absl::Status Lookup(const StoreFlags& flags) {
                     {"counts", tree.counts}});
 }
 
-void AddBuild(CLI::App& crest, Run& run) {
-  const auto [command, flags] = AddCommand<BuildFlags>(
-      crest, run, "build",
-      "Count a corpus's n-grams and store their continuations", Build);
+void AddBuild(Command crest) {
+  const auto [command, flags] = crest.AddCommand<BuildFlags>(
+      "build", "Count a corpus's n-grams and store their continuations", Build);
   CrestBuildOptions& options = flags.options;
   options.threads = AllProcessors();
   AddCorpusOptions(command, options.corpus);
-  command.add_option("--max-line", flags.max_line,
-                     "Maximum line length; longer lines are an error, or "
-                     "skipped with --skip-invalid");
+  command.Add("--max-line", flags.max_line,
+              "Maximum line length; longer lines are an error, or "
+              "skipped with --skip-invalid");
   AddTokenizerOption(command, flags.tokenizer);
-  command.add_option("--max-n", flags.max_n, "n-grams of 1..N tokens")
-      ->check(CLI::Range(1, kMaxCrestN));
-  command.add_option("--only-n", flags.only_n, "n-grams of N tokens only")
-      ->check(CLI::Range(1, kMaxCrestN));
-  command.add_option("--top", options.top, "n-grams kept per length")
-      ->required()
-      ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop));
+  command.Add("--max-n", flags.max_n, "n-grams of 1..N tokens")
+      .InRange(1, kMaxCrestN);
+  command.Add("--only-n", flags.only_n, "n-grams of N tokens only")
+      .InRange(1, kMaxCrestN);
+  command.Add("--top", options.top, "n-grams kept per length")
+      .Required()
+      .InRange(int64_t{1}, CrestBuildOptions::kMaxTop);
+  command.Add("--tree-nodes", options.tree_nodes, "Maximum nodes per tree")
+      .InRange(1, kMaxCrestNodes);
   command
-      .add_option("--tree-nodes", options.tree_nodes, "Maximum nodes per tree")
-      ->check(CLI::Range(1, kMaxCrestNodes));
+      .Add("--max-matches", options.max_matches,
+           "Continuations gathered per n-gram")
+      .InRange(1, CrestBuildOptions::kMaxMatches);
+  command.Add("--continuation", options.continuation, "Tokens per continuation")
+      .InRange(1, CrestBuildOptions::kMaxContinuation);
   command
-      .add_option("--max-matches", options.max_matches,
-                  "Continuations gathered per n-gram")
-      ->check(CLI::Range(1, CrestBuildOptions::kMaxMatches));
+      .Add("--selection", flags.selection,
+           "best: most frequent nodes; rest: REST's cut")
+      .OneOf({"best", "rest"});
   command
-      .add_option("--continuation", options.continuation,
-                  "Tokens per continuation")
-      ->check(CLI::Range(1, CrestBuildOptions::kMaxContinuation));
+      .Add("--sample", flags.sample,
+           "Sample of an n-gram's matches, if there are more")
+      .OneOf({"uniform", "first"});
+  command.Add("--seed", options.seed, "Seed of the uniform sample")
+      .NonNegative();
   command
-      .add_option("--selection", flags.selection,
-                  "best: most frequent nodes; rest: REST's cut")
-      ->check(CLI::IsMember({"best", "rest"}));
+      .Add("--min-count", options.min_count,
+           "Drop n-grams that occur less often")
+      .InRange(int64_t{1}, CrestBuildOptions::kMaxTop);
+  command.Add("--memory", flags.memory, "Limit on resident memory, e.g. 1GiB");
+  command.Add("--threads", options.threads, "Threads of the build")
+      .InRange(1, ThreadPool::kMaxThreads);
+  command.Add("--work", flags.work,
+              "Folder for intermediate files, from which an "
+              "interrupted build resumes");
+  command.Add("--out", flags.out, "Snapshot file to write");
+  command.Add("--name", flags.name,
+              "Name to publish under in FORETOKEN_POSTGRES_URL");
   command
-      .add_option("--sample", flags.sample,
-                  "Sample of an n-gram's matches, if there are more")
-      ->check(CLI::IsMember({"uniform", "first"}));
-  command.add_option("--seed", options.seed, "Seed of the uniform sample")
-      ->check(CLI::NonNegativeNumber);
-  command
-      .add_option("--min-count", options.min_count,
-                  "Drop n-grams that occur less often")
-      ->check(CLI::Range(int64_t{1}, CrestBuildOptions::kMaxTop));
-  command.add_option("--memory", flags.memory,
-                     "Limit on resident memory, e.g. 1GiB");
-  command.add_option("--threads", options.threads, "Threads of the build")
-      ->check(CLI::Range(1, ThreadPool::kMaxThreads));
-  command.add_option("--work", flags.work,
-                     "Folder for intermediate files, from which an "
-                     "interrupted build resumes");
-  command.add_option("--out", flags.out, "Snapshot file to write");
-  command.add_option("--name", flags.name,
-                     "Name to publish under in FORETOKEN_POSTGRES_URL");
-  command
-      .add_option("--index", flags.index,
-                  "Index on the n-grams in PostgreSQL; default: btree")
-      ->check(CLI::IsMember({"btree", "hash"}));
+      .Add("--index", flags.index,
+           "Index on the n-grams in PostgreSQL; default: btree")
+      .OneOf({"btree", "hash"});
 }
 
 // `names`: "--store", or "--store,store" where its flag may be left out.
-void AddStoreOption(const char* names, CLI::App& command, StoreFlags& flags) {
-  command.add_option(names, flags.store, "Snapshot file or name")->required();
+void AddStoreOption(const char* names, Command command, StoreFlags& flags) {
+  command.Add(names, flags.store, "Snapshot file or name").Required();
 }
 
 absl::Status Stats(const StoreFlags& flags) {
@@ -274,40 +269,37 @@ absl::Status Drop(const StoreFlags& flags) {
 
 }  // namespace
 
-void AddCrestCommand(CLI::App& app, Run& run) {
-  CLI::App* crest = app.add_subcommand(
+void AddCrestCommand(Command root) {
+  const Command crest = root.AddGroup(
       "crest", "Datastores of n-grams and their continuation trees");
-  crest->require_subcommand(1);
-  AddBuild(*crest, run);
+  AddBuild(crest);
 #ifdef FORETOKEN_HAVE_SERVICES
-  AddCrestIngestCommand(*crest, run);
+  AddCrestIngestCommand(crest);
 #endif
-  const auto [lookup, lookup_flags] = AddCommand<StoreFlags>(
-      *crest, run, "lookup", "Show the token tree of token ids", Lookup);
+  const auto [lookup, lookup_flags] = crest.AddCommand<StoreFlags>(
+      "lookup", "Show the token tree of token ids", Lookup);
   AddStoreOption("--store", lookup, lookup_flags);
-  lookup.add_option("--ids", lookup_flags.ids, "Token ids, e.g. 1,2,3")
-      ->required();
-  lookup.add_option("--index-memory", lookup_flags.index_memory,
-                    "Load a named datastore of up to this size into memory; "
-                    "query PostgreSQL for a larger one");
-  const auto [stats, stats_flags] = AddCommand<StoreFlags>(
-      *crest, run, "stats", "Show a datastore's size and origin", Stats);
+  lookup.Add("--ids", lookup_flags.ids, "Token ids, e.g. 1,2,3").Required();
+  lookup.Add("--index-memory", lookup_flags.index_memory,
+             "Load a named datastore of up to this size into memory; "
+             "query PostgreSQL for a larger one");
+  const auto [stats, stats_flags] = crest.AddCommand<StoreFlags>(
+      "stats", "Show a datastore's size and origin", Stats);
   AddStoreOption("--store,store", stats, stats_flags);
-  const auto [verify, verify_flags] = AddCommand<StoreFlags>(
-      *crest, run, "verify", "Read a whole datastore and validate every record",
-      Verify);
+  const auto [verify, verify_flags] = crest.AddCommand<StoreFlags>(
+      "verify", "Read a whole datastore and validate every record", Verify);
   AddStoreOption("--store,store", verify, verify_flags);
-  verify.add_option("--tokenizer", verify_flags.tokenizer,
-                    "Also check that it was built with this tokenizer");
-  AddCommand<StoreFlags>(
-      *crest, run, "list",
-      "List the versions in FORETOKEN_POSTGRES_URL as a JSON array", List);
-  const auto [drop, drop_flags] = AddCommand<StoreFlags>(
-      *crest, run, "drop",
-      "Remove a datastore, or one version of it, from PostgreSQL", Drop);
-  drop.add_option("--name,name", drop_flags.store, "Name")->required();
-  drop.add_option("--version", drop_flags.version, "Drop only this version")
-      ->check(CLI::PositiveNumber);
+  verify.Add("--tokenizer", verify_flags.tokenizer,
+             "Also check that it was built with this tokenizer");
+  crest.AddCommand<StoreFlags>(
+      "list", "List the versions in FORETOKEN_POSTGRES_URL as a JSON array",
+      List);
+  const auto [drop, drop_flags] = crest.AddCommand<StoreFlags>(
+      "drop", "Remove a datastore, or one version of it, from PostgreSQL",
+      Drop);
+  drop.Add("--name,name", drop_flags.store, "Name").Required();
+  drop.Add("--version", drop_flags.version, "Drop only this version")
+      .Positive();
 }
 
 }  // namespace foretoken::cli

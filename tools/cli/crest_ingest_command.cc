@@ -86,37 +86,37 @@ absl::Status Ingest(const IngestFlags& flags) {
 
 }  // namespace
 
-void AddCrestIngestCommand(CLI::App& crest, Run& run) {
-  const auto [command, flags] = AddCommand<IngestFlags>(
-      crest, run, "ingest",
+void AddCrestIngestCommand(Command crest) {
+  const auto [command, flags] = crest.AddCommand<IngestFlags>(
+      "ingest",
       "Have a crest service build and serve a version of a corpus, such as "
       "the outputs of `prior grow --text-out`; replaces what it served",
       Ingest);
   command
-      .add_option("--server", flags.server,
-                  "Address of a crest service with --enable-ingest: HOST:PORT "
-                  "or unix:/PATH")
-      ->required();
-  command.add_option("--server-token-file", flags.server_token_file,
-                     "File with the bearer token to send");
+      .Add("--server", flags.server,
+           "Address of a crest service with --enable-ingest: HOST:PORT "
+           "or unix:/PATH")
+      .Required();
+  command.Add("--server-token-file", flags.server_token_file,
+              "File with the bearer token to send");
   AddServerFlags(command, flags.access);
   command
-      .add_option("--corpus", flags.corpus.paths,
-                  "JSONL (fields output, text, prompt), text files, folders "
-                  "of sources; gzip or plain")
-      ->required();
-  command.add_option("--datastore", flags.datastore,
-                     "Its name there; default: the first");
+      .Add("--corpus", flags.corpus.paths,
+           "JSONL (fields output, text, prompt), text files, folders "
+           "of sources; gzip or plain")
+      .Required();
+  command.Add("--datastore", flags.datastore,
+              "Its name there; default: the first");
   command
-      .add_option("--max-n", flags.max_n,
-                  "n-grams of 1..N tokens; 0: the service's default")
-      ->check(CLI::NonNegativeNumber);
+      .Add("--max-n", flags.max_n,
+           "n-grams of 1..N tokens; 0: the service's default")
+      .NonNegative();
   command
-      .add_option("--top", flags.top,
-                  "n-grams kept per length; 0: the service's default")
-      ->check(CLI::NonNegativeNumber);
-  command.add_option("--timeout", flags.timeout, "Deadline in seconds")
-      ->check(CLI::Range(1.0, 86400.0));
+      .Add("--top", flags.top,
+           "n-grams kept per length; 0: the service's default")
+      .NonNegative();
+  command.Add("--timeout", flags.timeout, "Deadline in seconds")
+      .InRange(1.0, 86400.0);
 }
 
 }  // namespace foretoken::cli

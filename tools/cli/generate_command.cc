@@ -84,9 +84,9 @@ absl::Status Generate(const GenerateFlags& flags) {
 
 }  // namespace
 
-void AddGenerateCommand(CLI::App& app, Run& run) {
-  const auto [command, flags] = AddCommand<GenerateFlags>(
-      app, run, "generate", "Generate text", Generate);
+void AddGenerateCommand(Command root) {
+  const auto [command, flags] =
+      root.AddCommand<GenerateFlags>("generate", "Generate text", Generate);
   AddGenerateFlags(command, flags);
 }
 

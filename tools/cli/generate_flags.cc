@@ -40,69 +40,70 @@ std::string CheckNumber(const std::string& text) {
 }
 
 template <typename T>
-void AddNumber(CLI::App& command, const char* name, T& value,
-               const char* help) {
-  command.add_option(name, value, help)->check(CheckNumber<T>);
+void AddNumber(Command command, const char* name, T& value, const char* help) {
+  command.Add(name, value, help).Check(CheckNumber<T>);
 }
 
-void AddRemoteFlags(CLI::App& command, RequestFlags& flags) {
-  command.add_option("--server", flags.server,
-                     "Address of an orchestrator: HOST:PORT or unix:/PATH");
+void AddRemoteFlags(Command command, RequestFlags& flags) {
+  command.Add("--server", flags.server,
+              "Address of an orchestrator: HOST:PORT or unix:/PATH");
   AddServerFlags(command, flags.server_access);
-  command.add_option("--server-token-file", flags.server_token_file,
-                     "File with the bearer token to send");
+  command.Add("--server-token-file", flags.server_token_file,
+              "File with the bearer token to send");
   AddNumber(command, "--timeout", flags.timeout_s,
             "Deadline of a request to a server, in seconds; 0: none");
   AddServerTokenizerOption(command, flags.tokenizer);
 }
 
-void AddModelFlags(CLI::App& command, RequestFlags& flags) {
-  command.add_flag("--local", flags.local,
-                   "Run the model in this process, as --model alone does");
+void AddModelFlags(Command command, RequestFlags& flags) {
+  command.AddFlag("--local", flags.local,
+                  "Run the model in this process, as --model alone does");
   AddLocalModelFlags(command, flags);
-  command.add_flag("--trace", flags.trace,
-                   "Log a line for every round: tree, drafters, times");
-  command.add_option("--mode", flags.mode,
-                     "MODE[:key=value,...], by default the server's, auto if "
-                     "local: " +
-                         ModeHelp(ModeUse::kRequest));
+  command.AddFlag("--trace", flags.trace,
+                  "Log a line for every round: tree, drafters, times");
+  command.Add("--mode", flags.mode,
+              "MODE[:key=value,...], by default the server's, auto if "
+              "local: " +
+                  ModeHelp(ModeUse::kRequest));
   AddNumber(command, "--max-tokens", flags.max_tokens, "Maximum output tokens");
 }
 
-void AddPromptFlags(CLI::App& command, GenerateFlags& flags) {
-  command.add_option("--prompt", flags.prompt,
-                     "Prompt text; BOS is added if the model requires it");
-  command.add_option("--prompt-file", flags.prompt_file,
-                     "File with the prompt text, used unchanged");
-  command.add_option("--prompt-ids", flags.prompt_ids,
-                     "Prompt as comma-separated token ids, used unchanged");
+void AddPromptFlags(Command command, GenerateFlags& flags) {
+  command.Add("--prompt", flags.prompt,
+              "Prompt text; BOS is added if the model requires it");
+  command.Add("--prompt-file", flags.prompt_file,
+              "File with the prompt text, used unchanged");
+  command.Add("--prompt-ids", flags.prompt_ids,
+              "Prompt as comma-separated token ids, used unchanged");
   AddChatOption(command, flags.chat);
 }
 
-void AddConstraintFlags(CLI::App& command, GenerateFlags& flags) {
-  CLI::Option* const schema = command.add_option(
+void AddConstraintFlags(Command command, GenerateFlags& flags) {
+  const Option schema = command.Add(
       "--json-schema", flags.json_schema,
       "File with a JSON Schema; the output is JSON that is valid under it");
-  CLI::Option* const regex =
+  const Option regex =
       command
-          .add_option("--regex", flags.regex,
-                      "Regular expression that the whole output matches")
-          ->excludes(schema);
-  CLI::Option* const grammar =
+          .Add("--regex", flags.regex,
+               "Regular expression that the whole output matches")
+          .Excludes(schema);
+  const Option grammar =
       command
-          .add_option("--grammar", flags.grammar,
-                      "File with a grammar in GBNF (llama.cpp's), rule root, "
-                      "that the output keeps to")
-          ->excludes(schema, regex);
+          .Add("--grammar", flags.grammar,
+               "File with a grammar in GBNF (llama.cpp's), rule root, "
+               "that the output keeps to")
+          .Excludes(schema)
+          .Excludes(regex);
   command
-      .add_option("--choice", flags.choices,
-                  "The output is one of these texts; may be repeated")
-      ->expected(1)
-      ->take_all()
-      ->excludes(schema, regex, grammar);
+      .Add("--choice", flags.choices,
+           "The output is one of these texts; may be repeated")
+      .Repeated()
+      .Excludes(schema)
+      .Excludes(regex)
+      .Excludes(grammar);
 }
 
-void AddSamplingFlags(CLI::App& command, RequestFlags& flags) {
+void AddSamplingFlags(Command command, RequestFlags& flags) {
   SamplingParams& sampling = flags.sampling;
   AddNumber(command, "--temperature", sampling.temperature, "0: greedy");
   AddNumber(command, "--top-k", sampling.top_k, "0: off");
@@ -116,28 +117,25 @@ void AddSamplingFlags(CLI::App& command, RequestFlags& flags) {
             "Applies to the output; -2..2");
   // One value per flag, so that values may begin with '-' or contain commas.
   command
-      .add_option("--logit-bias", flags.logit_bias,
-                  "ID=BIAS, -100..100; may be repeated")
-      ->expected(1)
-      ->take_all();
+      .Add("--logit-bias", flags.logit_bias,
+           "ID=BIAS, -100..100; may be repeated")
+      .Repeated();
 }
 
-void AddEndFlags(CLI::App& command, RequestFlags& flags) {
+void AddEndFlags(Command command, RequestFlags& flags) {
   command
-      .add_option("--seed", flags.seed,
-                  "Random seed; drawn and printed if not given")
-      ->check(CheckNumber<uint64_t>);
+      .Add("--seed", flags.seed, "Random seed; drawn and printed if not given")
+      .Check(CheckNumber<uint64_t>);
   command
-      .add_option("--stop", flags.stop,
-                  "Stop string, excluded from the text; may be repeated")
-      ->expected(1)
-      ->take_all();
-  command.add_option("--stop-token-ids", flags.stop_token_ids,
-                     "Comma-separated token ids that end the output");
+      .Add("--stop", flags.stop,
+           "Stop string, excluded from the text; may be repeated")
+      .Repeated();
+  command.Add("--stop-token-ids", flags.stop_token_ids,
+              "Comma-separated token ids that end the output");
   AddNumber(command, "--min-tokens", flags.sampling.min_tokens,
             "Minimum output tokens before an end token is allowed");
-  command.add_flag("--ignore-eos", flags.ignore_eos,
-                   "Do not end the output at the model's end tokens");
+  command.AddFlag("--ignore-eos", flags.ignore_eos,
+                  "Do not end the output at the model's end tokens");
 }
 
 absl::Status ParseLogitBias(const std::vector<std::string>& flags,
@@ -249,27 +247,27 @@ absl::StatusOr<Constraint> ReadConstraint(const GenerateFlags& flags) {
 
 }  // namespace
 
-void AddRequestFlags(CLI::App& command, RequestFlags& flags) {
+void AddRequestFlags(Command command, RequestFlags& flags) {
   AddRemoteFlags(command, flags);
   AddModelFlags(command, flags);
   AddSamplingFlags(command, flags);
   AddEndFlags(command, flags);
   AddBackendOptions(command, flags.backend);
-  command.add_flag("--show-drafters", flags.show_drafters,
-                   "Colour each token by the drafter that supplied it, with a "
-                   "legend; without colours where NO_COLOR is set or stdout is "
-                   "no terminal");
-  command.add_flag("-v,--verbose", flags.verbose,
-                   "Log what happens, not only warnings");
+  command.AddFlag("--show-drafters", flags.show_drafters,
+                  "Colour each token by the drafter that supplied it, with a "
+                  "legend; without colours where NO_COLOR is set or stdout is "
+                  "no terminal");
+  command.AddFlag("-v,--verbose", flags.verbose,
+                  "Log what happens, not only warnings");
 }
 
-void AddGenerateFlags(CLI::App& command, GenerateFlags& flags) {
+void AddGenerateFlags(Command command, GenerateFlags& flags) {
   AddPromptFlags(command, flags);
   AddConstraintFlags(command, flags);
   AddRequestFlags(command, flags);
   AddNumber(command, "--logprobs", flags.sampling.logprobs,
             "Report log-probabilities of each token and the N likeliest");
-  command.add_flag("--json", flags.json, "One JSON object on stdout");
+  command.AddFlag("--json", flags.json, "One JSON object on stdout");
 }
 
 absl::Status CheckRequestFlags(const RequestFlags& flags) {

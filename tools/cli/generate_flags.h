@@ -7,7 +7,6 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -15,6 +14,7 @@
 #include "common/generation/generation.h"
 #include "common/infer/factory/backend_factory.h"
 #include "common/sampling/sampling_params.h"
+#include "tools/cli/app.h"
 #include "tools/cli/shared_options.h"
 
 namespace foretoken::cli {
@@ -51,8 +51,8 @@ struct GenerateFlags : RequestFlags {
 };
 
 // Registers the flags; numbers are checked during parsing.
-void AddRequestFlags(CLI::App& command, RequestFlags& flags);
-void AddGenerateFlags(CLI::App& command, GenerateFlags& flags);
+void AddRequestFlags(Command command, RequestFlags& flags);
+void AddGenerateFlags(Command command, GenerateFlags& flags);
 
 // Checks the rules between flags, which the parser does not know.
 absl::Status CheckRequestFlags(const RequestFlags& flags);

@@ -51,22 +51,21 @@ absl::Status RunBench(const BenchOptions& options) {
 
 }  // namespace
 
-void AddGrammarCommand(CLI::App& app, Run& run) {
-  CLI::App* const grammar =
-      app.add_subcommand("grammar", "Grammars of constrained output");
-  grammar->require_subcommand(1);
-  const auto [bench, options] = AddCommand<BenchOptions>(
-      *grammar, run, "bench",
+void AddGrammarCommand(Command root) {
+  const Command grammar =
+      root.AddGroup("grammar", "Grammars of constrained output");
+  const auto [bench, options] = grammar.AddCommand<BenchOptions>(
+      "bench",
       "Feeds JSON instances to their schemas' grammars, token by token, with "
       "the full mask before each token",
       RunBench);
   AddTokenizerOption(bench, options.tokenizer);
   bench
-      .add_option("--schemas", options.schemas,
-                  "JSON lines {\"name\", \"schema\", \"tests\": [{\"valid\", "
-                  "\"data\"}]}, plain, gzip or xz")
-      ->required();
-  bench.add_flag("--json", options.json, "One JSON line a schema");
+      .Add("--schemas", options.schemas,
+           "JSON lines {\"name\", \"schema\", \"tests\": [{\"valid\", "
+           "\"data\"}]}, plain, gzip or xz")
+      .Required();
+  bench.AddFlag("--json", options.json, "One JSON line a schema");
 }
 
 }  // namespace foretoken::cli

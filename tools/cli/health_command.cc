@@ -59,18 +59,17 @@ absl::Status Health(const HealthOptions& options) {
 
 }  // namespace
 
-void AddHealthCommand(CLI::App& app, Run& run) {
-  const auto [command, options] = AddCommand<HealthOptions>(
-      app, run, "health",
-      "Check that servers are serving; fails unless all are", Health);
+void AddHealthCommand(Command root) {
+  const auto [command, options] = root.AddCommand<HealthOptions>(
+      "health", "Check that servers are serving; fails unless all are", Health);
   command
-      .add_option("--server", options.servers,
-                  "HOST:PORT or unix:/PATH; may be repeated")
-      ->required();
+      .Add("--server", options.servers,
+           "HOST:PORT or unix:/PATH; may be repeated")
+      .Required();
   command
-      .add_option("--wait", options.wait_seconds,
-                  "Seconds to wait until all are serving")
-      ->check(CLI::Range(0.0, 86400.0));
+      .Add("--wait", options.wait_seconds,
+           "Seconds to wait until all are serving")
+      .InRange(0.0, 86400.0);
   AddServerFlags(command, options.access);
 }
 

@@ -166,12 +166,12 @@ absl::Status Inspect(const std::string& path) {
 
 }  // namespace
 
-void AddInspectCommand(CLI::App& app, Run& run) {
-  const auto [command, path] = AddCommand<std::string>(
-      app, run, "inspect",
-      "Print what a model holds and what of it is supported", Inspect);
-  command.add_option("model", path, "A Hugging Face directory or a GGUF file")
-      ->required();
+void AddInspectCommand(Command root) {
+  const auto [command, path] = root.AddCommand<std::string>(
+      "inspect", "Print what a model holds and what of it is supported",
+      Inspect);
+  command.Add("model", path, "A Hugging Face directory or a GGUF file")
+      .Required();
 }
 
 }  // namespace foretoken::cli

@@ -1,26 +1,24 @@
 // foretoken: the command line. Each subcommand has its own file.
 #include "tools/cli/app.h"
 #include "tools/cli/command.h"
-#include "tools/cli/version.h"
 
 int main(int argc, char** argv) {
-  CLI::App app{"Foretoken: lossless speculative decoding."};
-  app.require_subcommand(1);
-  app.set_version_flag("--version", foretoken::cli::VersionLine("foretoken"));
-  foretoken::cli::Run run;
-  foretoken::cli::AddGenerateCommand(app, run);
-  foretoken::cli::AddChatCommand(app, run);
+  foretoken::cli::App app("foretoken",
+                          "Foretoken: lossless speculative decoding.");
+  const foretoken::cli::Command root = app.root();
+  foretoken::cli::AddGenerateCommand(root);
+  foretoken::cli::AddChatCommand(root);
 #ifdef FORETOKEN_HAVE_SERVICES
-  foretoken::cli::AddHealthCommand(app, run);
+  foretoken::cli::AddHealthCommand(root);
 #endif
-  foretoken::cli::AddTokenizeCommands(app, run);
-  foretoken::cli::AddGrammarCommand(app, run);
-  foretoken::cli::AddInspectCommand(app, run);
-  foretoken::cli::AddConvertCommand(app, run);
-  foretoken::cli::AddQuantizeCommand(app, run);
-  foretoken::cli::AddBenchCommand(app, run);
-  foretoken::cli::AddReplayCommand(app, run);
-  foretoken::cli::AddCrestCommand(app, run);
-  foretoken::cli::AddPriorCommand(app, run);
-  return foretoken::cli::RunApp(app, run, "foretoken", argc, argv);
+  foretoken::cli::AddTokenizeCommands(root);
+  foretoken::cli::AddGrammarCommand(root);
+  foretoken::cli::AddInspectCommand(root);
+  foretoken::cli::AddConvertCommand(root);
+  foretoken::cli::AddQuantizeCommand(root);
+  foretoken::cli::AddBenchCommand(root);
+  foretoken::cli::AddReplayCommand(root);
+  foretoken::cli::AddCrestCommand(root);
+  foretoken::cli::AddPriorCommand(root);
+  return app.Main(argc, argv);
 }

@@ -43,23 +43,21 @@ absl::Status Build(const Flags& flags) {
 
 }  // namespace
 
-void AddPriorCommand(CLI::App& app, Run& run) {
-  CLI::App* command = app.add_subcommand("prior", "Static priors of mode auto");
-  command->require_subcommand(1);
-  const auto [build, flags] =
-      AddCommand<Flags>(*command, run, "build",
-                        "Build a compact n-gram prior from a corpus", Build);
+void AddPriorCommand(Command root) {
+  const Command command = root.AddGroup("prior", "Static priors of mode auto");
+  const auto [build, flags] = command.AddCommand<Flags>(
+      "build", "Build a compact n-gram prior from a corpus", Build);
   build
-      .add_option("--corpus", flags.corpus,
-                  "JSONL files (rows with `output` or `text`), text files, "
-                  "or folders of them; gzip or plain")
-      ->required();
-  build.add_option("--exclude-ids", flags.exclude_ids,
-                   "Recorded sets; corpus rows with one of their ids are "
-                   "left out");
+      .Add("--corpus", flags.corpus,
+           "JSONL files (rows with `output` or `text`), text files, "
+           "or folders of them; gzip or plain")
+      .Required();
+  build.Add("--exclude-ids", flags.exclude_ids,
+            "Recorded sets; corpus rows with one of their ids are "
+            "left out");
   AddTokenizerOption(build, flags.tokenizer);
   AddPriorOutputFlags(build, flags.output);
-  AddPriorGrowCommand(*command, run);
+  AddPriorGrowCommand(command);
 }
 
 }  // namespace foretoken::cli

@@ -208,66 +208,65 @@ absl::Status Grow(const Flags& flags) {
   return written.Finish();
 }
 
-void AddTargetFlags(CLI::App& grow, Flags& flags) {
+void AddTargetFlags(Command grow, Flags& flags) {
   RequestFlags& target = flags.target;
-  grow.add_option("--server", target.server,
-                  "Address of an orchestrator: HOST:PORT or unix:/PATH. Give "
-                  "this account weight=0.01 in the server's token file, so "
-                  "that others go first");
+  grow.Add("--server", target.server,
+           "Address of an orchestrator: HOST:PORT or unix:/PATH. Give "
+           "this account weight=0.01 in the server's token file, so "
+           "that others go first");
   AddServerFlags(grow, target.server_access);
-  grow.add_option("--server-token-file", target.server_token_file,
-                  "File with the bearer token to send");
-  grow.add_option("--model", target.backend.model,
-                  "Model directory or GGUF file, to run in this process at "
-                  "idle priority");
+  grow.Add("--server-token-file", target.server_token_file,
+           "File with the bearer token to send");
+  grow.Add("--model", target.backend.model,
+           "Model directory or GGUF file, to run in this process at "
+           "idle priority");
   AddBackendOptions(grow, target.backend);
 }
 
-void AddWritingFlags(CLI::App& grow, Flags& flags) {
-  grow.add_option("--prompts", flags.prompts,
-                  "JSONL: rows with `prompt`, `prompt_ids` or `messages`; like "
-                  "those that the server will see")
-      ->required();
+void AddWritingFlags(Command grow, Flags& flags) {
+  grow.Add("--prompts", flags.prompts,
+           "JSONL: rows with `prompt`, `prompt_ids` or `messages`; like "
+           "those that the server will see")
+      .Required();
   AddChatOption(grow, flags.chat);
-  grow.add_option("--minutes", flags.minutes,
-                  "Time to write; Ctrl-C ends it early, and the prior is "
-                  "built of what there is")
-      ->check(CLI::Range(0.001, 60.0 * 24 * 7));
-  grow.add_option("--max-written", flags.max_written,
-                  "Tokens after which the writing ends")
-      ->check(CLI::Range(int64_t{1}, kMaxPriorCorpusTokens / 2));
-  grow.add_option("--concurrency", flags.concurrency, "Requests at once")
-      ->check(CLI::Range(1, 256));
-  grow.add_option("--max-tokens", flags.max_tokens,
-                  "Maximum tokens of an output")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 20));
-  grow.add_option("--temperature", flags.temperature,
-                  "0: greedy, each prompt once; above 0 the prompts begin "
-                  "again with other seeds")
-      ->check(CLI::Range(0.0, 100.0));
-  grow.add_option("--seed", flags.seed, "Seed of the first request");
-  grow.add_option(
+  grow.Add("--minutes", flags.minutes,
+           "Time to write; Ctrl-C ends it early, and the prior is "
+           "built of what there is")
+      .InRange(0.001, 60.0 * 24 * 7);
+  grow.Add("--max-written", flags.max_written,
+           "Tokens after which the writing ends")
+      .InRange(int64_t{1}, kMaxPriorCorpusTokens / 2);
+  grow.Add("--concurrency", flags.concurrency, "Requests at once")
+      .InRange(1, 256);
+  grow.Add("--max-tokens", flags.max_tokens, "Maximum tokens of an output")
+      .InRange(int64_t{1}, int64_t{1} << 20);
+  grow.Add("--temperature", flags.temperature,
+           "0: greedy, each prompt once; above 0 the prompts begin "
+           "again with other seeds")
+      .InRange(0.0, 100.0);
+  grow.Add("--seed", flags.seed, "Seed of the first request");
+  grow.Add(
       "--mode", flags.mode,
       "MODE[:key=value,...] to write with: " + ModeHelp(ModeUse::kRequest));
 }
 
 }  // namespace
 
-void AddPriorGrowCommand(CLI::App& prior, Run& run) {
-  const auto [grow, flags] = AddCommand<Flags>(
-      prior, run, "grow",
-      "Build a prior of what the target itself writes on your prompts", Grow);
+void AddPriorGrowCommand(Command prior) {
+  const auto [grow, flags] = prior.AddCommand<Flags>(
+      "grow", "Build a prior of what the target itself writes on your prompts",
+      Grow);
   AddTargetFlags(grow, flags);
   AddWritingFlags(grow, flags);
-  grow.add_option("--merge", flags.merge,
-                  "Corpora to count as well, as in `prior build`, such as the "
-                  "--text-out of an earlier run");
-  grow.add_option("--tokenizer", flags.target.tokenizer,
-                  "The server's model or tokenizer, for --merge and for "
-                  "--chat auto");
-  grow.add_option("--text-out", flags.text_out,
-                  "Also write the outputs as JSONL: a corpus of `prior build` "
-                  "and `crest build`");
+  grow.Add("--merge", flags.merge,
+           "Corpora to count as well, as in `prior build`, such as the "
+           "--text-out of an earlier run");
+  grow.Add("--tokenizer", flags.target.tokenizer,
+           "The server's model or tokenizer, for --merge and for "
+           "--chat auto");
+  grow.Add("--text-out", flags.text_out,
+           "Also write the outputs as JSONL: a corpus of `prior build` "
+           "and `crest build`");
   AddPriorOutputFlags(grow, flags.output);
 }
 

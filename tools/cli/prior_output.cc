@@ -32,19 +32,19 @@ absl::StatusOr<PriorBuildOptions> OptionsOf(PriorBuildOptions model,
 
 }  // namespace
 
-void AddPriorOutputFlags(CLI::App& command, PriorOutputFlags& flags) {
+void AddPriorOutputFlags(Command command, PriorOutputFlags& flags) {
   command
-      .add_option("--max-bytes", flags.max_bytes,
-                  "Maximum size of the file; the least useful n-grams are "
-                  "dropped")
-      ->check(CLI::Range(int64_t{1}, std::numeric_limits<int64_t>::max()));
-  command.add_option("--order", flags.order, "Longest n-gram")
-      ->check(CLI::Range(2, StaticPrior::kMaxOrder));
-  command.add_option("--base", flags.base,
-                     "Prior to build upon, where its corpus is not at hand: "
-                     "all of its n-grams stay, and what is counted here "
-                     "outweighs them");
-  command.add_option("--out", flags.out, "File to write")->required();
+      .Add("--max-bytes", flags.max_bytes,
+           "Maximum size of the file; the least useful n-grams are "
+           "dropped")
+      .InRange(int64_t{1}, std::numeric_limits<int64_t>::max());
+  command.Add("--order", flags.order, "Longest n-gram")
+      .InRange(2, StaticPrior::kMaxOrder);
+  command.Add("--base", flags.base,
+              "Prior to build upon, where its corpus is not at hand: "
+              "all of its n-grams stay, and what is counted here "
+              "outweighs them");
+  command.Add("--out", flags.out, "File to write").Required();
 }
 
 absl::StatusOr<std::vector<TokenId>> TokenisePriorCorpus(

@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -15,6 +14,7 @@
 #include "common/drafting/corpus_reader.h"
 #include "common/drafting/prior_builder.h"
 #include "common/text/tokenizer.h"
+#include "tools/cli/app.h"
 
 namespace foretoken::cli {
 
@@ -26,7 +26,7 @@ struct PriorOutputFlags {
 };
 
 // --out, required, --max-bytes, --order and --base.
-void AddPriorOutputFlags(CLI::App& command, PriorOutputFlags& flags);
+void AddPriorOutputFlags(Command command, PriorOutputFlags& flags);
 
 // Fails as WritePrior would for reasons other than the corpus, before hours are
 // spent on one: a folder that does not exist, a base that cannot be used, a

@@ -93,22 +93,21 @@ absl::Status Quantize(const QuantizeOptions& options) {
 
 }  // namespace
 
-void AddQuantizeCommand(CLI::App& app, Run& run) {
-  const auto [command, options] = AddCommand<QuantizeOptions>(
-      app, run, "quantize", "Write a model as a quantised GGUF file", Quantize);
+void AddQuantizeCommand(Command root) {
+  const auto [command, options] = root.AddCommand<QuantizeOptions>(
+      "quantize", "Write a model as a quantised GGUF file", Quantize);
   command
-      .add_option("--model", options.model,
-                  "A Hugging Face directory or a GGUF file")
-      ->required();
+      .Add("--model", options.model, "A Hugging Face directory or a GGUF file")
+      .Required();
   command
-      .add_option("--type", options.type,
-                  "Type of the matrices; q4_0 and q4_k_m keep more bits for "
-                  "some of them, as llama.cpp does")
-      ->required()
-      ->check(CLI::IsMember({"q8_0", "q4_0", "q4_k_m", "bf16", "f16", "f32"}));
-  command.add_option("--out", options.out, "GGUF file to write")->required();
-  command.add_option("--threads", options.threads, "0: all processors")
-      ->check(CLI::Range(0, ThreadPool::kMaxThreads));
+      .Add("--type", options.type,
+           "Type of the matrices; q4_0 and q4_k_m keep more bits for "
+           "some of them, as llama.cpp does")
+      .Required()
+      .OneOf({"q8_0", "q4_0", "q4_k_m", "bf16", "f16", "f32"});
+  command.Add("--out", options.out, "GGUF file to write").Required();
+  command.Add("--threads", options.threads, "0: all processors")
+      .InRange(0, ThreadPool::kMaxThreads);
 }
 
 }  // namespace foretoken::cli

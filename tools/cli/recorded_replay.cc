@@ -13,12 +13,11 @@
 
 namespace foretoken::cli {
 
-void AddRecordedOptions(CLI::App& command, RecordedReplay& replay) {
+void AddRecordedOptions(Command command, RecordedReplay& replay) {
   command
-      .add_option("--recorded", replay.recorded,
-                  "Recorded sets, JSONL, gzip or plain")
-      ->required();
-  command.add_flag("--json", replay.json, "One line of JSON on stdout");
+      .Add("--recorded", replay.recorded, "Recorded sets, JSONL, gzip or plain")
+      .Required();
+  command.AddFlag("--json", replay.json, "One line of JSON on stdout");
 }
 
 absl::StatusOr<std::vector<RecordedSet>> ReadSets(

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/drafting/drafter.h"
 #include "common/drafting/recorded_set.h"
 #include "common/text/tokenizer.h"
+#include "tools/cli/app.h"
 
 namespace foretoken::cli {
 
@@ -23,7 +23,7 @@ struct RecordedReplay {
 };
 
 // --recorded, required, and --json.
-void AddRecordedOptions(CLI::App& command, RecordedReplay& replay);
+void AddRecordedOptions(Command command, RecordedReplay& replay);
 
 absl::StatusOr<std::vector<RecordedSet>> ReadSets(
     const std::vector<std::string>& paths, const Tokenizer& tokenizer);

@@ -44,15 +44,15 @@ absl::Status Replay(ReplayOptions options) {
 
 }  // namespace
 
-void AddReplayCommand(CLI::App& app, Run& run) {
-  const auto [command, options] = AddCommand<ReplayOptions>(
-      app, run, "replay",
-      "Measure a drafter on recorded outputs, without a model", Replay);
+void AddReplayCommand(Command root) {
+  const auto [command, options] = root.AddCommand<ReplayOptions>(
+      "replay", "Measure a drafter on recorded outputs, without a model",
+      Replay);
   AddRecordedOptions(command, options.replay);
   AddDrafterOptions(command, options.drafter);
-  command.add_option("--history", options.history,
-                     "Recorded sets whose outputs are in the history before "
-                     "the first turn of every set");
+  command.Add("--history", options.history,
+              "Recorded sets whose outputs are in the history before "
+              "the first turn of every set");
 }
 
 }  // namespace foretoken::cli

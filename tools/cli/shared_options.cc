@@ -19,105 +19,104 @@
 
 namespace foretoken::cli {
 
-void AddTokenizerOption(CLI::App& command, std::string& path) {
+void AddTokenizerOption(Command command, std::string& path) {
   command
-      .add_option("--tokenizer", path,
-                  "Model directory, GGUF file, tokenizer.json[.gz] or "
-                  "tokenizer.model")
-      ->required();
+      .Add("--tokenizer", path,
+           "Model directory, GGUF file, tokenizer.json[.gz] or "
+           "tokenizer.model")
+      .Required();
 }
 
-CLI::Option* AddRandomOption(CLI::App& command, std::string& shape) {
-  return command.add_option(
+Option AddRandomOption(Command command, std::string& shape) {
+  return command.Add(
       "--random", shape,
       absl::StrCat("Shape of a model with random weights: ", NamedShapeList(),
                    ", or d_model=2048,layers=12,heads=32,kv_heads=4,d_ff=5632,"
                    "vocab=32000"));
 }
 
-void AddRandomWeightsOption(CLI::App& command, std::string& type) {
-  command.add_option("--weights", type,
-                     "Type of the random weights, such as bf16, q8_0, q4_0 or "
-                     "q4_k; by default that of --precision");
+void AddRandomWeightsOption(Command command, std::string& type) {
+  command.Add("--weights", type,
+              "Type of the random weights, such as bf16, q8_0, q4_0 or "
+              "q4_k; by default that of --precision");
 }
 
 int AllProcessors() {
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
-void AddBackendOptions(CLI::App& command, BackendOptions& backend) {
-  command.add_option("--backend", backend.backend, "auto, cpu or cuda")
-      ->check(CLI::IsMember({"auto", "cpu", "cuda"}));
-  command.add_option("--device", backend.device, "Index of the GPU")
-      ->check(CLI::Range(0, 1023));
-  command.add_option("--precision", backend.precision, "fp32 or bf16")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
+void AddBackendOptions(Command command, BackendOptions& backend) {
+  command.Add("--backend", backend.backend, "auto, cpu or cuda")
+      .OneOf({"auto", "cpu", "cuda"});
+  command.Add("--device", backend.device, "Index of the GPU").InRange(0, 1023);
+  command.Add("--precision", backend.precision, "fp32 or bf16")
+      .OneOf({"fp32", "bf16"});
   command
-      .add_option("--isa", backend.isa,
-                  absl::StrCat("Instruction set of the CPU engine: ",
-                               absl::StrJoin(CpuIsaChoices(), ", ")))
-      ->check(CLI::IsMember(CpuIsaChoices()));
+      .Add("--isa", backend.isa,
+           absl::StrCat("Instruction set of the CPU engine: ",
+                        absl::StrJoin(CpuIsaChoices(), ", ")))
+      .OneOf(CpuIsaChoices());
   command
-      .add_option("--kv-type", backend.kv_type,
-                  absl::StrCat("Type of the KV cache of the CPU engine: ",
-                               absl::StrJoin(KvTypeChoices(), ", "),
-                               "; auto: that of --precision"))
-      ->check(CLI::IsMember(KvTypeChoices()));
-  command.add_option("--threads", backend.threads, "0: all processors")
-      ->check(CLI::Range(0, ThreadPool::kMaxThreads));
+      .Add("--kv-type", backend.kv_type,
+           absl::StrCat("Type of the KV cache of the CPU engine: ",
+                        absl::StrJoin(KvTypeChoices(), ", "),
+                        "; auto: that of --precision"))
+      .OneOf(KvTypeChoices());
+  command.Add("--threads", backend.threads, "0: all processors")
+      .InRange(0, ThreadPool::kMaxThreads);
 }
 
-void AddCorpusOptions(CLI::App& command, CorpusOptions& corpus) {
+void AddCorpusOptions(Command command, CorpusOptions& corpus) {
   command
-      .add_option("--corpus", corpus.paths,
-                  "JSONL (fields output, text, prompt), text files, folders "
-                  "of sources; gzip or plain")
-      ->required();
-  command.add_option("--exclude-ids", corpus.exclude_id_files,
-                     "JSONL files; corpus rows with one of their ids are "
-                     "left out");
-  command.add_option("--suffix", corpus.suffixes,
-                     "Suffixes of the files taken from folders");
-  command.add_flag("--skip-invalid", corpus.skip_invalid,
-                   "Skip and count invalid input: documents that are not "
-                   "UTF-8 or JSON, and the rest of a damaged gzip file");
+      .Add("--corpus", corpus.paths,
+           "JSONL (fields output, text, prompt), text files, folders "
+           "of sources; gzip or plain")
+      .Required();
+  command.Add("--exclude-ids", corpus.exclude_id_files,
+              "JSONL files; corpus rows with one of their ids are "
+              "left out");
+  command.Add("--suffix", corpus.suffixes,
+              "Suffixes of the files taken from folders");
+  command.AddFlag("--skip-invalid", corpus.skip_invalid,
+                  "Skip and count invalid input: documents that are not "
+                  "UTF-8 or JSON, and the rest of a damaged gzip file");
 }
 
-void AddDraftLoadingOptions(CLI::App& command, DraftLoading& loading) {
+void AddDraftLoadingOptions(Command command, DraftLoading& loading) {
   command
-      .add_option(absl::StrCat("--", DraftLoading::kWeightsFlag),
-                  loading.weights, DraftLoading::kWeightsHelp)
-      ->check(CLI::IsMember(WeightConversionChoices()));
+      .Add(absl::StrCat("--", DraftLoading::kWeightsFlag), loading.weights,
+           DraftLoading::kWeightsHelp)
+      .OneOf(WeightConversionChoices());
   command
-      .add_option(absl::StrCat("--", DraftLoading::kVocabularyFlag),
-                  loading.vocabulary, DraftLoading::kVocabularyHelp)
-      ->check(CLI::Range(0, DraftLoading::kMaxVocabulary));
+      .Add(absl::StrCat("--", DraftLoading::kVocabularyFlag),
+           loading.vocabulary, DraftLoading::kVocabularyHelp)
+      .InRange(0, DraftLoading::kMaxVocabulary);
 }
 
-void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags) {
-  command.add_option("--model", flags.backend.model,
-                     "Hugging Face directory or GGUF file");
-  command.add_option("--draft-model", flags.draft_model,
-                     "Draft model with the same vocabulary, likewise");
+void AddLocalModelFlags(Command command, LocalModelFlags& flags) {
+  command.Add("--model", flags.backend.model,
+              "Hugging Face directory or GGUF file");
+  command.Add("--draft-model", flags.draft_model,
+              "Draft model with the same vocabulary, likewise");
   AddDraftLoadingOptions(command, flags.draft_loading);
-  command.add_option("--prior", flags.prior,
-                     "Prior of the trie drafter (foretoken prior build)");
-  command.add_option("--crest", flags.crest,
-                     "Snapshot of a CREST datastore (foretoken crest build)");
+  command.Add("--prior", flags.prior,
+              "Prior of the trie drafter (foretoken prior build)");
+  command.Add("--crest", flags.crest,
+              "Snapshot of a CREST datastore (foretoken crest build)");
 }
 
-CLI::Option* AddChatOption(CLI::App& command, std::string& chat) {
+Option AddChatOption(Command command, std::string& chat) {
   return command
-      .add_option("--chat", chat,
-                  "Rendering of messages: auto, by the model's chat template; "
-                  "chatml; or none")
-      ->check(CLI::IsMember({"none", "chatml", "auto"}));
+      .Add("--chat", chat,
+           "Rendering of messages: auto, by the model's chat template; "
+           "chatml; or none")
+      .OneOf({"none", "chatml", "auto"});
 }
 
-void AddServerTokenizerOption(CLI::App& command, std::string& path) {
-  command.add_option("--tokenizer", path,
-                     "With --server: model directory or GGUF file with the "
-                     "tokenizer and chat template of its model");
+void AddServerTokenizerOption(Command command, std::string& path) {
+  command.Add("--tokenizer", path,
+              "With --server: model directory or GGUF file with the "
+              "tokenizer and chat template of its model");
 }
 
 const std::string& ModelOfChat(const LocalModelFlags& flags,
@@ -143,61 +142,60 @@ absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
   return absl::OkStatus();
 }
 
-void AddTreeNodesOption(CLI::App& command, int& max_tree_nodes) {
+void AddTreeNodesOption(Command command, int& max_tree_nodes) {
   command
-      .add_option("--max-tree-nodes", max_tree_nodes,
-                  "Maximum draft nodes per round")
-      ->check(CLI::Range(1, 1024));
+      .Add("--max-tree-nodes", max_tree_nodes, "Maximum draft nodes per round")
+      .InRange(1, 1024);
 }
 
-void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
+void AddDrafterOptions(Command command, DrafterOptions& options,
                        const std::string& modes) {
   AddTokenizerOption(command, options.tokenizer);
   command
-      .add_option("--mode", options.mode,
-                  absl::StrCat(modes, "MODE[:key=value,...]: ",
-                               ModeHelp(ModeUse::kReplay)))
-      ->required();
+      .Add("--mode", options.mode,
+           absl::StrCat(modes,
+                        "MODE[:key=value,...]: ", ModeHelp(ModeUse::kReplay)))
+      .Required();
   AddTreeNodesOption(command, options.max_tree_nodes);
   command
-      .add_option("--state", options.state,
-                  "cold: drop all state between turns; online: keep it from "
-                  "turn to turn of a set")
-      ->check(CLI::IsMember({"cold", "online"}));
-  command.add_option("--prior", options.prior,
-                     "Static prior for mode auto (foretoken prior build)");
-  command.add_option("--crest", options.crest,
-                     "CREST datastore for mode crest, and for auto where "
-                     "trees are priced: snapshot file or name");
-  command.add_option("--index-memory", options.index_memory,
-                     "Load a named CREST datastore of up to this size into "
-                     "memory (default 1GiB); query PostgreSQL for a larger "
-                     "one");
+      .Add("--state", options.state,
+           "cold: drop all state between turns; online: keep it from "
+           "turn to turn of a set")
+      .OneOf({"cold", "online"});
+  command.Add("--prior", options.prior,
+              "Static prior for mode auto (foretoken prior build)");
+  command.Add("--crest", options.crest,
+              "CREST datastore for mode crest, and for auto where "
+              "trees are priced: snapshot file or name");
+  command.Add("--index-memory", options.index_memory,
+              "Load a named CREST datastore of up to this size into "
+              "memory (default 1GiB); query PostgreSQL for a larger "
+              "one");
 }
 
-void AddServerFlags(CLI::App& command, ServerFlags& flags) {
-  CLI::Option* ca =
+void AddServerFlags(Command command, ServerFlags& flags) {
+  const Option ca =
       command
-          .add_option("--server-tls-ca", flags.tls_ca,
-                      "PEM roots for the server's certificate; enables TLS")
-          ->envname("FORETOKEN_SERVER_TLS_CA");
-  CLI::Option* cert =
+          .Add("--server-tls-ca", flags.tls_ca,
+               "PEM roots for the server's certificate; enables TLS")
+          .Environment("FORETOKEN_SERVER_TLS_CA");
+  const Option cert =
       command
-          .add_option("--server-tls-cert", flags.tls_cert,
-                      "PEM client certificate, if the server requires one")
-          ->envname("FORETOKEN_SERVER_TLS_CERT");
-  CLI::Option* key = command
-                         .add_option("--server-tls-key", flags.tls_key,
-                                     "PEM key of that certificate")
-                         ->envname("FORETOKEN_SERVER_TLS_KEY");
-  cert->needs(key)->needs(ca);
-  key->needs(cert);
+          .Add("--server-tls-cert", flags.tls_cert,
+               "PEM client certificate, if the server requires one")
+          .Environment("FORETOKEN_SERVER_TLS_CERT");
+  const Option key =
+      command
+          .Add("--server-tls-key", flags.tls_key, "PEM key of that certificate")
+          .Environment("FORETOKEN_SERVER_TLS_KEY");
+  cert.Needs(key).Needs(ca);
+  key.Needs(cert);
   command
-      .add_option("--server-tls-name", flags.tls_name,
-                  "Name in the server's certificate, if not its address")
-      ->needs(ca);
-  command.add_flag("--server-insecure", flags.insecure,
-                   "Allow a remote server without TLS");
+      .Add("--server-tls-name", flags.tls_name,
+           "Name in the server's certificate, if not its address")
+      .Needs(ca);
+  command.AddFlag("--server-insecure", flags.insecure,
+                  "Allow a remote server without TLS");
 }
 
 absl::Status CheckFlagsOfMode(absl::string_view mode,

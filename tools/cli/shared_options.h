@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
@@ -14,26 +13,27 @@
 #include "common/infer/factory/backend_factory.h"
 #include "common/infer/factory/draft_loading.h"
 #include "common/text/tokenizer.h"
+#include "tools/cli/app.h"
 
 namespace foretoken::cli {
 
 // --tokenizer, required.
-void AddTokenizerOption(CLI::App& command, std::string& path);
+void AddTokenizerOption(Command command, std::string& path);
 
 // --random: the shape of a model with random weights.
-CLI::Option* AddRandomOption(CLI::App& command, std::string& shape);
+Option AddRandomOption(Command command, std::string& shape);
 
 // --weights: the type of its weights.
-void AddRandomWeightsOption(CLI::App& command, std::string& type);
+void AddRandomWeightsOption(Command command, std::string& type);
 
 // Number of processors of this machine; at least 1.
 int AllProcessors();
 
 // --backend --device --precision --isa --kv-type --threads.
-void AddBackendOptions(CLI::App& command, BackendOptions& backend);
+void AddBackendOptions(Command command, BackendOptions& backend);
 
 // --corpus, required, --exclude-ids --suffix --skip-invalid.
-void AddCorpusOptions(CLI::App& command, CorpusOptions& corpus);
+void AddCorpusOptions(Command command, CorpusOptions& corpus);
 
 // A model in this process and what drafts for it.
 struct LocalModelFlags {
@@ -46,19 +46,19 @@ struct LocalModelFlags {
 };
 
 // --draft-weights --draft-vocabulary.
-void AddDraftLoadingOptions(CLI::App& command, DraftLoading& loading);
+void AddDraftLoadingOptions(Command command, DraftLoading& loading);
 
 // --model --draft-model --draft-weights --draft-vocabulary --prior --crest; the
 // backend's are others.
-void AddLocalModelFlags(CLI::App& command, LocalModelFlags& flags);
+void AddLocalModelFlags(Command command, LocalModelFlags& flags);
 
 // InvalidArgument if one of `flags` is given that a server decides itself.
 absl::Status CheckNoLocalModel(const LocalModelFlags& flags);
 
 // --chat: how the messages of a prompt are rendered; see ChatFormat.
-CLI::Option* AddChatOption(CLI::App& command, std::string& chat);
+Option AddChatOption(Command command, std::string& chat);
 // --tokenizer: the server's, where this process needs it too.
-void AddServerTokenizerOption(CLI::App& command, std::string& path);
+void AddServerTokenizerOption(Command command, std::string& path);
 // Where the chat template of --chat auto is: the model in this process, or the
 // server's that --tokenizer names; empty: not given.
 const std::string& ModelOfChat(const LocalModelFlags& flags,
@@ -81,7 +81,7 @@ struct RemoteServerFlags {
 };
 
 // Adds --server-tls-ca and so on. The other TLS flags require a CA.
-void AddServerFlags(CLI::App& command, ServerFlags& flags);
+void AddServerFlags(Command command, ServerFlags& flags);
 
 // The drafter of a replay.
 struct DrafterOptions {
@@ -97,11 +97,11 @@ struct DrafterOptions {
 };
 
 // --max-tree-nodes.
-void AddTreeNodesOption(CLI::App& command, int& max_tree_nodes);
+void AddTreeNodesOption(Command command, int& max_tree_nodes);
 
 // --tokenizer --mode --prior --crest --index-memory --state --max-tree-nodes.
 // `modes`: those of the command beside replay's.
-void AddDrafterOptions(CLI::App& command, DrafterOptions& options,
+void AddDrafterOptions(Command command, DrafterOptions& options,
                        const std::string& modes = "");
 
 // A flag, and the modes that use it.

@@ -68,10 +68,10 @@ absl::Status ConvertLines(const std::string& tokenizer_path,
   }
 }
 
-void AddLineCommand(CLI::App& app, Run& run, const char* name,
-                    const char* description, Conversion* convert) {
-  const auto [command, path] = AddCommand<std::string>(
-      app, run, name, description, [convert](const std::string& tokenizer) {
+void AddLineCommand(Command root, const char* name, const char* description,
+                    Conversion* convert) {
+  const auto [command, path] = root.AddCommand<std::string>(
+      name, description, [convert](const std::string& tokenizer) {
         return ConvertLines(tokenizer, convert);
       });
   AddTokenizerOption(command, path);
@@ -79,12 +79,12 @@ void AddLineCommand(CLI::App& app, Run& run, const char* name,
 
 }  // namespace
 
-void AddTokenizeCommands(CLI::App& app, Run& run) {
-  AddLineCommand(app, run, "tokenize",
+void AddTokenizeCommands(Command root) {
+  AddLineCommand(root, "tokenize",
                  "Reads {\"text\": ...} lines, writes {\"ids\": [...]} lines; "
                  "without BOS",
                  Tokenize);
-  AddLineCommand(app, run, "detokenize",
+  AddLineCommand(root, "detokenize",
                  "Reads {\"ids\": [...]} lines, writes {\"text\": ...} lines",
                  Detokenize);
 }

@@ -7,8 +7,8 @@
 
 namespace foretoken::cli {
 
-void AddModelReplayCommand(CLI::App& app, Run& run);
-void AddRestCommands(CLI::App& app, Run& run);
+void AddModelReplayCommand(Command root);
+void AddRestCommands(Command root);
 
 }  // namespace foretoken::cli
 

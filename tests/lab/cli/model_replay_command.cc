@@ -429,101 +429,98 @@ absl::Status RunModelReplay(const ReplayOptions& options) {
   return absl::OkStatus();
 }
 
-void AddModeOptions(CLI::App& command, ReplayOptions& options) {
+void AddModeOptions(Command command, ReplayOptions& options) {
   AddDrafterOptions(
       command, options.variant.drafter,
       absl::StrCat("recorded: a draft model, as far as --steps says; ",
                    RestModeHelp(), "; or "));
   AddRestCorpusOptions(command, options.variant.rest);
-  CLI::Option* mode = command.get_option("--mode")->required(false);
-  CLI::Option* variants = command.add_option(
+  const Option mode = command.Get("--mode").Optional();
+  const Option variants = command.Add(
       "--variants", options.variants,
       "JSON array of modes to measure beside one another, in place of --mode: "
       "[{\"name\", \"mode\", and as the flags of these names: \"prior\", "
       "\"crest\", \"index_memory\", \"rest_corpus\", \"exclude_ids\", "
       "\"node_price\", \"max_tree_nodes\"}]");
-  mode->excludes(variants);
+  mode.Excludes(variants);
   for (const char* flag : {"--prior", "--crest", "--index-memory",
                            "--rest-corpus", "--exclude-ids"}) {
-    variants->excludes(command.get_option(flag));
+    variants.Excludes(command.Get(flag));
   }
   command
-      .add_option("--node-price", options.variant.node_price,
-                  "Mode auto: measured cuts each tree to the nodes that pay "
-                  "off, as the orchestrator does; none verifies whole trees, "
-                  "as replay does")
-      ->excludes(variants)
-      ->check(CLI::IsMember({kMeasuredPrice, kNoPrice}));
-  command.add_option("--steps", options.steps,
-                     "Mode recorded: accept lengths of real runs by step, "
-                     "JSONL, gzip or plain");
-  command.add_option("--method", options.method,
-                     "Mode recorded: part of the run's name, if --steps "
-                     "contains several");
-  command.add_option("--draft-random", options.draft_random,
-                     "Mode recorded: shape of the draft model, see --random");
+      .Add("--node-price", options.variant.node_price,
+           "Mode auto: measured cuts each tree to the nodes that pay "
+           "off, as the orchestrator does; none verifies whole trees, "
+           "as replay does")
+      .Excludes(variants)
+      .OneOf({kMeasuredPrice, kNoPrice});
+  command.Add("--steps", options.steps,
+              "Mode recorded: accept lengths of real runs by step, "
+              "JSONL, gzip or plain");
+  command.Add("--method", options.method,
+              "Mode recorded: part of the run's name, if --steps "
+              "contains several");
+  command.Add("--draft-random", options.draft_random,
+              "Mode recorded: shape of the draft model, see --random");
   command
-      .add_option("--draft-tokens", options.draft_tokens,
-                  "Mode recorded: tokens drafted per round; 0: Hugging Face's "
-                  "heuristic, which starts at 5 and changes by +2 after a "
-                  "fully accepted round, else by -1")
-      ->check(CLI::Range(0, 1024));
+      .Add("--draft-tokens", options.draft_tokens,
+           "Mode recorded: tokens drafted per round; 0: Hugging Face's "
+           "heuristic, which starts at 5 and changes by +2 after a "
+           "fully accepted round, else by -1")
+      .InRange(0, 1024);
 }
 
-void AddSelectionOptions(CLI::App& command,
-                         model_replay::Selection& selection) {
-  const CLI::Range limit(int64_t{0}, int64_t{1} << 40);
+void AddSelectionOptions(Command command, model_replay::Selection& selection) {
+  constexpr int64_t kMost = int64_t{1} << 40;
   command
-      .add_option("--max-requests", selection.max_requests,
-                  "Replay only the first turns of the set; 0: all")
-      ->check(limit);
+      .Add("--max-requests", selection.max_requests,
+           "Replay only the first turns of the set; 0: all")
+      .InRange(int64_t{0}, kMost);
   command
-      .add_option("--requests-per-category", selection.requests_per_category,
-                  "Replay only the first turns of each category; 0: all")
-      ->check(limit);
+      .Add("--requests-per-category", selection.requests_per_category,
+           "Replay only the first turns of each category; 0: all")
+      .InRange(int64_t{0}, kMost);
   command
-      .add_option("--max-new-tokens", selection.max_new_tokens,
-                  "Cut outputs to this length; 0: no limit")
-      ->check(limit);
+      .Add("--max-new-tokens", selection.max_new_tokens,
+           "Cut outputs to this length; 0: no limit")
+      .InRange(int64_t{0}, kMost);
 }
 
-void AddWindowOptions(CLI::App& command, model_replay::Windows& windows) {
-  CLI::Option* window =
+void AddWindowOptions(Command command, model_replay::Windows& windows) {
+  const Option window =
       command
-          .add_option("--window", windows.tokens,
-                      "Decode this many tokens of each output, at a random "
-                      "place, and time no prefill; 0: whole outputs")
-          ->check(CLI::Range(0, 1 << 20));
+          .Add("--window", windows.tokens,
+               "Decode this many tokens of each output, at a random "
+               "place, and time no prefill; 0: whole outputs")
+          .InRange(0, 1 << 20);
   command
-      .add_option("--window-seed", windows.seed,
-                  "Another seed decodes other places")
-      ->needs(window);
+      .Add("--window-seed", windows.seed, "Another seed decodes other places")
+      .Needs(window);
 }
 
 }  // namespace
 
-void AddModelReplayCommand(CLI::App& app, Run& run) {
-  const auto [command, options] = AddCommand<ReplayOptions>(
-      app, run, "replay",
+void AddModelReplayCommand(Command root) {
+  const auto [command, options] = root.AddCommand<ReplayOptions>(
+      "replay",
       "Measures the wall-clock speed-up of a mode, or of several beside one "
       "another: real passes of a model with "
       "random weights; a recording decides what is accepted.",
       RunModelReplay);
-  AddRandomOption(command, options.random)->required();
+  AddRandomOption(command, options.random).Required();
   AddRandomWeightsOption(command, options.backend.random_weights);
   command
-      .add_option("--recorded", options.recorded,
-                  "Recorded set, JSONL, gzip or plain")
-      ->required();
+      .Add("--recorded", options.recorded, "Recorded set, JSONL, gzip or plain")
+      .Required();
   AddModeOptions(command, options);
   AddSelectionOptions(command, options.selection);
   AddWindowOptions(command, options.windows);
-  command.add_option("--turns", options.turns,
-                     "File of each turn's times, JSONL; what it holds already "
-                     "is not measured again (with --state online: all turns "
-                     "or none)");
+  command.Add("--turns", options.turns,
+              "File of each turn's times, JSONL; what it holds already "
+              "is not measured again (with --state online: all turns "
+              "or none)");
   AddBackendOptions(command, options.backend);
-  command.add_flag("--json", options.json, "One JSON object on stdout");
+  command.AddFlag("--json", options.json, "One JSON object on stdout");
 }
 
 }  // namespace foretoken::cli

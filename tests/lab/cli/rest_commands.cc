@@ -44,21 +44,21 @@ absl::Status ReplayRest(const ReplayRestFlags& flags) {
                         *tokenizer);
 }
 
-void AddReplayRest(CLI::App& app, Run& run) {
-  const auto [command, flags] = AddCommand<ReplayRestFlags>(
-      app, run, "replay-rest",
+void AddReplayRest(Command root) {
+  const auto [command, flags] = root.AddCommand<ReplayRestFlags>(
+      "replay-rest",
       "Measure REST on recorded outputs, as `foretoken replay` measures modes",
       ReplayRest);
   AddRecordedOptions(command, flags.replay);
   AddTokenizerOption(command, flags.tokenizer);
-  command.add_option("--mode", flags.mode, RestModeHelp());
+  command.Add("--mode", flags.mode, RestModeHelp());
   AddTreeNodesOption(command, flags.replay.max_tree_nodes);
   AddRestCorpusOptions(command, flags.store);
-  CLI::Option* snapshot =
-      command.add_option("--rest", flags.store.snapshot,
-                         "REST snapshot (build-rest), in place of a corpus");
-  snapshot->excludes(command.get_option("--rest-corpus"));
-  snapshot->excludes(command.get_option("--exclude-ids"));
+  const Option snapshot =
+      command.Add("--rest", flags.store.snapshot,
+                  "REST snapshot (build-rest), in place of a corpus");
+  snapshot.Excludes(command.Get("--rest-corpus"));
+  snapshot.Excludes(command.Get("--exclude-ids"));
 }
 
 struct BuildRestFlags {
@@ -89,22 +89,22 @@ absl::Status BuildRest(const BuildRestFlags& flags) {
        {"memory_bytes", meta.store_bytes()}});
 }
 
-void AddBuildRest(CLI::App& app, Run& run) {
-  const auto [command, flags] = AddCommand<BuildRestFlags>(
-      app, run, "build-rest",
+void AddBuildRest(Command root) {
+  const auto [command, flags] = root.AddCommand<BuildRestFlags>(
+      "build-rest",
       "Store a corpus's tokens as a REST snapshot, for replay-rest --rest and "
       "foretoken-lab-crest --rest",
       BuildRest);
   AddCorpusOptions(command, flags.corpus);
   AddTokenizerOption(command, flags.tokenizer);
-  command.add_option("--out", flags.out, "REST snapshot to write")->required();
+  command.Add("--out", flags.out, "REST snapshot to write").Required();
 }
 
 }  // namespace
 
-void AddRestCommands(CLI::App& app, Run& run) {
-  AddReplayRest(app, run);
-  AddBuildRest(app, run);
+void AddRestCommands(Command root) {
+  AddReplayRest(root);
+  AddBuildRest(root);
 }
 
 }  // namespace foretoken::cli

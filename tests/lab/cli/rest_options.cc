@@ -27,12 +27,12 @@ absl::StatusOr<std::shared_ptr<const RestStore>> ReadSnapshot(
 
 }  // namespace
 
-void AddRestCorpusOptions(CLI::App& command, RestStoreOptions& options) {
-  command.add_option("--rest-corpus", options.corpus,
-                     "Corpus for mode rest: JSONL, text files or folders");
-  command.add_option("--exclude-ids", options.exclude_ids,
-                     "JSONL files; rows of the REST corpus with one of their "
-                     "ids are left out");
+void AddRestCorpusOptions(Command command, RestStoreOptions& options) {
+  command.Add("--rest-corpus", options.corpus,
+              "Corpus for mode rest: JSONL, text files or folders");
+  command.Add("--exclude-ids", options.exclude_ids,
+              "JSONL files; rows of the REST corpus with one of their "
+              "ids are left out");
 }
 
 absl::StatusOr<std::unique_ptr<Drafter>> MakeRestDrafter(

@@ -6,11 +6,11 @@
 #include <string>
 #include <vector>
 
-#include "CLI/CLI.hpp"
 #include "absl/status/statusor.h"
 #include "common/drafting/drafter.h"
 #include "common/text/tokenizer.h"
 #include "tests/lab/rest/rest_lookup.h"
+#include "tools/cli/app.h"
 
 namespace foretoken::cli {
 
@@ -21,7 +21,7 @@ struct RestStoreOptions {
 };
 
 // --rest-corpus --exclude-ids.
-void AddRestCorpusOptions(CLI::App& command, RestStoreOptions& options);
+void AddRestCorpusOptions(Command command, RestStoreOptions& options);
 
 // REST's drafter on the store that the options name. FailedPrecondition if they
 // name none, or the snapshot belongs to another tokenizer.
