@@ -8,6 +8,8 @@
                          prometheus-cpp or Boost through any of its includes
     check.py clock       cores take their time from a Clock, never from the
                          machine's wall clock
+    check.py parser      CLI11, whose templates take seconds to compile, is
+                         included by the classes that hide it and nowhere else
     check.py self        the rules find what they forbid in made-up sources
 
 Exit status 1 and one line for every violation.
@@ -39,6 +41,9 @@ WALL_CLOCK = re.compile(r"absl::Now\b|system_clock")
 # Writes the date of log lines; sets the origin of monotonic time; dates spans.
 DATED = {"common/base/log.cc", "common/base/clock.h",
          "common/tracing/otlp_exporter.cc"}
+# The flags of services, the commands of tools, and a program of one source.
+PARSERS = {"common/config/flags.cc", "tools/cli/app.cc",
+           "tests/lab/crest_postgres_bench.cc"}
 # The one service that is made of the others.
 COMPOSITE = "services/local/"
 
@@ -129,6 +134,13 @@ def clock(sources):
             and WALL_CLOCK.search(text)]
 
 
+def parser(includes):
+    """One line for every file that includes CLI11 and need not."""
+    return [f"parser: {file} includes {other}"
+            for file, included in includes.items() if file not in PARSERS
+            for other in included if other.startswith("CLI/")]
+
+
 def self_test():
     """What each rule must find, and what it must leave alone."""
     wanted = [
@@ -144,6 +156,7 @@ def self_test():
                  "common/rpc/b.h": ["grpcpp/grpcpp.h"]}),
         (cores, {"services/x/core/a.cc": ["boost/asio/post.hpp"]}),
         (clock, {"services/x/core/a.cc": "const auto now = absl::Now();"}),
+        (parser, {"tools/cli/a.h": ["CLI/CLI.hpp"]}),
     ]
     allowed = [
         (cycles, {"common/a.h": ["common/b.h", "common/c.h"],
@@ -157,6 +170,8 @@ def self_test():
                  "services/x/core/a.h": ["common/base/b.h"]}),
         (clock, {"services/x/core/a.cc": "const auto now = MonotonicNow();",
                  "common/base/log.cc": "Format(absl::Now())"}),
+        (parser, {"tools/cli/app.cc": ["CLI/CLI.hpp"],
+                  "tools/cli/a.cc": ["tools/cli/app.h"]}),
     ]
     found = [f"{rule.__name__} misses {sources}" for rule, sources in wanted
              if not rule(sources)]
@@ -168,7 +183,8 @@ def self_test():
 
 
 def main():
-    rules = {"cycles": cycles, "direction": direction, "cores": cores}
+    rules = {"cycles": cycles, "direction": direction, "cores": cores,
+             "parser": parser}
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name == "self":
         found = self_test()
