@@ -30,6 +30,7 @@ class ByteParser : public ToolCallParser {
   }
   AnswerDelta Finish() final {
     End();
+    writer_.EndContent();
     return writer_.Take();
   }
   int calls() const final { return writer_.calls(); }
@@ -38,7 +39,7 @@ class ByteParser : public ToolCallParser {
  protected:
   ByteParser(ToolCallWriter::IdForm form, uint64_t id_seed,
              const ToolNames& offered)
-      : writer_(form, id_seed, offered) {}
+      : writer_(form, id_seed, offered, ToolCallWriter::Fences::kRead) {}
 
   virtual void Take(char c) = 0;
   virtual void End() = 0;

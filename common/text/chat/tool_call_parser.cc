@@ -23,6 +23,7 @@ class ContentParser : public ToolCallParser {
 
 std::unique_ptr<ToolCallParser> ToolCallParser::Create(
     ToolCallForm form, uint64_t id_seed, const ToolNames& offered) {
+  if (offered.empty()) return std::make_unique<ContentParser>();
   switch (form) {
     case ToolCallForm::kNone:
       break;

@@ -8,6 +8,10 @@
 // as far as they have come (ArgumentsReader). Those may break or end early:
 // cut_off.
 //
+// Models also write calls as fenced blocks, whatever form their template
+// teaches: these are read beside every form but kNone (FencedCalls), and hold
+// back at most kMaxHeldBytes more.
+//
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_PARSER_H_
 #define FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_PARSER_H_

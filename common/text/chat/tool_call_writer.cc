@@ -1,8 +1,32 @@
 #include "common/text/chat/tool_call_writer.h"
 
+#include "common/text/chat/fenced_calls.h"
+
 namespace foretoken {
 
+ToolCallWriter::ToolCallWriter(IdForm form, uint64_t seed,
+                               const ToolNames& offered, Fences fences)
+    : form_(form),
+      state_(seed),
+      offered_(offered),
+      fences_(fences == Fences::kRead
+                  ? std::make_unique<FencedCalls>(*this, offered)
+                  : nullptr) {}
+
+ToolCallWriter::~ToolCallWriter() = default;
+
+void ToolCallWriter::Content(absl::string_view text) {
+  if (fences_ == nullptr) return PlainContent(text);
+  for (const char c : text) fences_->Take(c);
+}
+
+void ToolCallWriter::EndContent() {
+  if (fences_ != nullptr) fences_->End();
+}
+
 void ToolCallWriter::Begin(absl::string_view name) {
+  // Content that waits stands before the call.
+  if (fences_ != nullptr) fences_->Interrupt();
   ToolCallDelta& call = delta_.tool_calls.emplace_back();
   call.index = calls_++;
   call.id = NewId();
