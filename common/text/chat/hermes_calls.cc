@@ -29,7 +29,7 @@ class HermesParser : public ByteParser {
   void Take(char c) override {
     switch (state_) {
       case State::kContent:
-        if (content_.Take(c, writer_)) StartCall();
+        if (content_.Take(c, writer_)) StartCall(content_.TakeTag());
         return;
       case State::kCall:
         return TakeCall(c);
@@ -38,7 +38,7 @@ class HermesParser : public ByteParser {
       // A new call may begin without the end tag of the broken one.
       case State::kSkip:
         if (close_.Take(c)) state_ = State::kContent;
-        if (open_.Take(c)) StartCall();
+        if (open_.Take(c)) StartCall(std::string(kOpen));
         return;
     }
   }
@@ -56,13 +56,13 @@ class HermesParser : public ByteParser {
     kSkip,        // the rest of a call that breaks off after its arguments
   };
 
-  void StartCall() {
+  void StartCall(std::string tag) {
     if (writer_.full()) {
-      writer_.Content(kOpen);
+      writer_.Content(tag);
       state_ = State::kContent;
       return;
     }
-    held_ = std::string(kOpen);
+    held_ = std::move(tag);
     reader_.emplace(writer_, /*needs_arguments=*/false);
     state_ = State::kCall;
   }

@@ -38,7 +38,8 @@ class Llama3Parser : public ByteParser {
         return Fail(c);
       case State::kContent:
         if (!content_.Take(c, writer_)) return;
-        if (writer_.full()) return writer_.Content(kTag);
+        if (writer_.full()) return writer_.Content(content_.TakeTag());
+        content_.TakeTag();  // what follows is a call or code, with its tag
         state_ = State::kBehindTag;
         return;
       case State::kBehindTag:

@@ -44,8 +44,8 @@ class MistralParser : public ByteParser {
       case State::kContent:
         if (!content_.Take(c, writer_)) return;
         // No further calls are taken: the tag is shown as text.
-        if (writer_.full()) return writer_.Content(kOpen);
-        held_ = std::string(kOpen);
+        if (writer_.full()) return writer_.Content(content_.TakeTag());
+        held_ = content_.TakeTag();
         state_ = State::kBehindTag;
         return;
       case State::kBehindTag:

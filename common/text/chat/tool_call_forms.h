@@ -72,7 +72,7 @@ class TagMatcher {
   size_t matched_ = 0;
 };
 
-// Content up to a tag. White space directly before the tag is dropped.
+// Content up to a tag. White space directly before the tag goes with the call.
 class ContentReader {
  public:
   // More than that of it is content.
@@ -82,6 +82,9 @@ class ContentReader {
 
   // True for the byte that completes the tag.
   bool Take(char c, ToolCallWriter& writer);
+  // The tag that was completed with the white space before it: content, if no
+  // call follows.
+  std::string TakeTag();
   // The end of the text.
   void End(ToolCallWriter& writer);
 

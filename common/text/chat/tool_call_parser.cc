@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/text/chat/json_scanner.h"
 #include "common/text/chat/tool_call_forms.h"
 
@@ -47,10 +48,7 @@ void ContentReader::Pass(absl::string_view text, ToolCallWriter& writer) {
 // held.
 bool ContentReader::Take(char c, ToolCallWriter& writer) {
   const size_t before = matcher_.matched();
-  if (matcher_.Take(c)) {
-    spaces_.clear();
-    return true;
-  }
+  if (matcher_.Take(c)) return true;
   // Three cases: the tag goes on (hold the byte), it broke off (pass on what
   // was matched), or no tag has begun.
   if (matcher_.matched() == before + 1) return false;
@@ -66,6 +64,12 @@ bool ContentReader::Take(char c, ToolCallWriter& writer) {
     spaces_.erase(0, 1);
   }
   return false;
+}
+
+std::string ContentReader::TakeTag() {
+  std::string tag = std::exchange(spaces_, {});
+  absl::StrAppend(&tag, matcher_.tag());
+  return tag;
 }
 
 void ContentReader::End(ToolCallWriter& writer) {

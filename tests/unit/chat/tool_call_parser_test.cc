@@ -144,6 +144,8 @@ const std::vector<Case>& Cases() {
        "<tool_call>f(x)</tool_call>",
        {}},
       {kHermes, "<tool_call>{\"name\": 1}", "<tool_call>{\"name\": 1}", {}},
+      {kHermes, "So \n<tool_call> no", "So \n<tool_call> no", {}},
+      {kMistral, "So \n[TOOL_CALLS] no!", "So \n[TOOL_CALLS] no!", {}},
       {kHermes,
        "<tool_call> {\"name\": \"f\"",
        "<tool_call> {\"name\": \"f\"",
