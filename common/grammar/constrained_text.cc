@@ -78,7 +78,7 @@ void ConstrainedText::Replay() {
 
 Automaton::State ConstrainedText::After(Automaton::State state,
                                         TokenId token) {
-  const absl::string_view bytes = grammar_->vocabulary().bytes(token);
+  const absl::string_view bytes = grammar_->vocabulary().read_bytes(token);
   return bytes.empty() ? Automaton::kDead
                        : grammar_->automaton().Step(state, bytes);
 }
@@ -107,7 +107,7 @@ void ConstrainedText::Append(absl::Span<const TokenId> tokens) {
       return;
     }
     state_ = next;
-    absl::StrAppend(&bytes_, grammar_->vocabulary().bytes(token));
+    absl::StrAppend(&bytes_, grammar_->vocabulary().read_bytes(token));
   }
 }
 

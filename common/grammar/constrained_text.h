@@ -113,7 +113,7 @@ class ConstrainedText {
 
   const std::shared_ptr<LiveGrammar> grammar_;
   std::vector<TokenId> end_tokens_;
-  std::string bytes_;  // of the text so far
+  std::string bytes_;  // of the text so far, as the grammar reads them
   Automaton::State state_;
   int64_t generation_;
   absl::Status status_;

@@ -19,6 +19,7 @@ struct Constraint {
     kRegex,       // source: a regular expression, of the whole text
     kGrammar,     // source: GBNF, rule `root`
     kChoice,      // one of `choices`
+    kToolCalls,   // source: JSON, see grammar/tool_calls.h
   };
   Kind kind = Kind::kNone;
   std::string source;
@@ -36,7 +37,7 @@ struct Constraint {
 
 // Changes with every change of what a constraint allows: processes that work
 // on one request must agree on it.
-inline constexpr int32_t kGrammarVersion = 1;
+inline constexpr int32_t kGrammarVersion = 2;
 
 }  // namespace foretoken
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/text/tokenizer.h"
 #include "common/text/utf8.h"
 
@@ -10,6 +11,7 @@ namespace foretoken::grammar {
 namespace {
 
 constexpr size_t kMaxTokenBytes = 4096;
+constexpr char kControlByte = '\xFF';
 // Longer slices let more tokens pass without a walk; strings with a bound need
 // the shorter ones as they end.
 constexpr int kSlices[] = {TokenVocabulary::kMostCharacters, 16, 6};
@@ -65,7 +67,17 @@ TokenTrie::TokenTrie(
 TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
                                  int32_t size)
     : vocabulary_(std::move(vocabulary)),
-      size_(size > 0 ? size : vocabulary_->size()) {}
+      size_(size > 0 ? size : vocabulary_->size()) {
+  for (TokenId token = 0; token < size_; ++token) {
+    if (vocabulary_->kind(token) != TokenKind::kSpecial) continue;
+    std::string bytes = ControlBytes(vocabulary_->content(token));
+    if (bytes.size() <= kMaxTokenBytes) controls_[token] = std::move(bytes);
+  }
+}
+
+std::string TokenVocabulary::ControlBytes(absl::string_view name) {
+  return absl::StrCat(absl::string_view(&kControlByte, 1), name);
+}
 
 std::shared_ptr<const TokenVocabulary> TokenVocabulary::Of(
     std::shared_ptr<const Tokenizer> tokenizer, int32_t size) {
@@ -83,7 +95,8 @@ void TokenVocabulary::PrepareMasks() const {
 void TokenVocabulary::MakeSlices() const {
   std::vector<std::pair<absl::string_view, TokenId>> all;
   for (TokenId token = 0; token < size_; ++token) {
-    if (!bytes(token).empty()) all.push_back({bytes(token), token});
+    const absl::string_view bytes = read_bytes(token);
+    if (!bytes.empty()) all.push_back({bytes, token});
   }
   std::sort(all.begin(), all.end());
   std::vector<std::pair<absl::string_view, TokenId>> tokens;
@@ -117,7 +130,14 @@ absl::string_view TokenVocabulary::bytes(TokenId token) const {
   const TokenKind kind = vocabulary_->kind(token);
   if (kind != TokenKind::kText && kind != TokenKind::kByte) return {};
   const absl::string_view bytes = vocabulary_->bytes(token);
-  return bytes.size() <= kMaxTokenBytes ? bytes : absl::string_view();
+  const bool is_text = bytes.size() <= kMaxTokenBytes &&
+                       bytes.find(kControlByte) == absl::string_view::npos;
+  return is_text ? bytes : absl::string_view();
+}
+
+absl::string_view TokenVocabulary::read_bytes(TokenId token) const {
+  const auto control = controls_.find(token);
+  return control == controls_.end() ? bytes(token) : control->second;
 }
 
 const TokenVocabulary::Slice& TokenVocabulary::slice(int characters) const {

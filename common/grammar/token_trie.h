@@ -7,10 +7,12 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/base/call_once.h"
+#include "absl/container/flat_hash_map.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
@@ -68,7 +70,8 @@ class TokenVocabulary {
 
   // `size`: ids that the model has, which may be more or fewer than the
   // vocabulary's; 0: those of the vocabulary. Special tokens, those without
-  // bytes and those longer than 4,096 bytes are never text.
+  // bytes, those longer than 4,096 bytes and those with a byte 0xFF, which no
+  // text has, are never text.
   explicit TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
                            int32_t size = 0);
   // The tokenizer's; null without a tokenizer.
@@ -79,6 +82,12 @@ class TokenVocabulary {
   size_t words() const { return (static_cast<size_t>(size_) + 63) / 64; }
   // Empty for tokens that are not text.
   absl::string_view bytes(TokenId token) const;
+  // The bytes that a grammar reads for a token: those of a text, or, for a
+  // special token, ControlBytes of its name. Empty for other tokens.
+  absl::string_view read_bytes(TokenId token) const;
+  // UTF-8 has no byte 0xFF: only a grammar that asks for the special token of
+  // this name reads them.
+  static std::string ControlBytes(absl::string_view name);
   // What follows is only needed for masks. It is made when first asked for,
   // which takes a second for a large vocabulary, or by PrepareMasks.
   void PrepareMasks() const;
@@ -95,6 +104,8 @@ class TokenVocabulary {
 
   const std::shared_ptr<const Vocabulary> vocabulary_;
   const int32_t size_;
+  // By special token.
+  absl::flat_hash_map<TokenId, std::string> controls_;
   mutable absl::once_flag made_;
   mutable std::vector<Slice> slices_;  // by falling number of characters
   mutable std::vector<std::pair<TokenId, TokenId>> twins_;

@@ -150,6 +150,9 @@ void ToProto(const Constraint& constraint, v1::Constraint* proto) {
     case Constraint::Kind::kGrammar:
       proto->set_grammar(constraint.source);
       break;
+    case Constraint::Kind::kToolCalls:
+      proto->set_tool_calls(constraint.source);
+      break;
     case Constraint::Kind::kChoice: {
       // Also without a choice: the receiver says what is wrong with that.
       v1::Choices* const choices = proto->mutable_choice();
@@ -192,11 +195,16 @@ absl::StatusOr<Constraint> FromProto(v1::Constraint proto) {
         constraint.choices.push_back(std::move(text));
       }
       return constraint;
+    case v1::Constraint::kToolCalls:
+      constraint.kind = Constraint::Kind::kToolCalls;
+      constraint.source = std::move(*proto.mutable_tool_calls());
+      return constraint;
     case v1::Constraint::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      "constraint: want json_schema, json_object, regex, grammar or choice");
+      "constraint: want json_schema, json_object, regex, grammar, choice or "
+      "tool_calls");
 }
 
 void ToProto(const TokenTree& tree, v1::TokenTree* proto) {

@@ -14,6 +14,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/grammar/automaton.h"
 #include "common/grammar/json_text.h"
+#include "common/grammar/regex_syntax.h"
 #include "common/grammar/token_trie.h"
 #include "common/text/vocabulary.h"
 #include "gmock/gmock.h"
@@ -459,8 +460,10 @@ TEST(TokenMasksTest, SpecialTokensNeverPassAsText) {
   texts->Add(2, "<unk>", "a", TokenKind::kUnknown);
   texts->Add(3, "<0x61>", "a", TokenKind::kByte);
   const auto vocabulary = std::make_shared<TokenVocabulary>(texts, 5);
-  Automaton automaton =
-      Built([](GrammarBuilder& b) { return b.Terminal(Regexes::kAnything); });
+  Automaton automaton = Built([](GrammarBuilder& b) {
+    return b.Terminal(
+        b.regexes().Star(AnyCodePoint(TextForm::kUtf8, b.regexes())));
+  });
   TokenMasks masks(automaton, vocabulary);
   const auto mask = masks.Mask(automaton.start());
   FORETOKEN_ASSERT_OK(mask);

@@ -142,7 +142,8 @@ TEST(ConvertTest, EveryConstraintComesBack) {
       {Kind::kRegex, "[a-z]+", {}},
       {Kind::kGrammar, "root ::= \"a\"", {}},
       {Kind::kChoice, "", {"yes", "", "no"}},
-      {Kind::kChoice, "", {}}};
+      {Kind::kChoice, "", {}},
+      {Kind::kToolCalls, "{}", {}}};
   for (const Constraint& constraint : constraints) {
     v1::Constraint proto;
     ToProto(constraint, &proto);
