@@ -6,12 +6,12 @@
 namespace foretoken {
 
 ChatAnswer::ChatAnswer(const ModelChat& chat, const ToolNames& tools,
-                       uint64_t id_seed)
+                       uint64_t id_seed, ToolCallParser::Fences fences)
     : with_tools_(!tools.empty()),
       controls_(chat.tokenizer(), chat.tool_call_controls()),
       parser_(ToolCallParser::Create(
           with_tools_ ? chat.tool_call_form() : ToolCallForm::kNone, id_seed,
-          tools)) {}
+          tools, fences)) {}
 
 AnswerDelta ChatAnswer::Take(absl::Span<const TokenId> ids,
                              absl::string_view text) {

@@ -21,7 +21,8 @@ class ChatAnswer {
  public:
   // `tools`: that may be called; without, all of the answer is content. Ids of
   // calls are drawn from `id_seed`. References must outlive this object.
-  ChatAnswer(const ModelChat& chat, const ToolNames& tools, uint64_t id_seed);
+  ChatAnswer(const ModelChat& chat, const ToolNames& tools, uint64_t id_seed,
+             ToolCallParser::Fences fences = ToolCallParser::Fences::kRead);
 
   // The next tokens and text, as GenerationDelta has them.
   AnswerDelta Take(absl::Span<const TokenId> ids, absl::string_view text);

@@ -22,8 +22,8 @@ constexpr absl::string_view kClose = "</tool_call>";
 // call that was sent in part is broken, and its rest is dropped up to a tag.
 class HermesParser : public ByteParser {
  public:
-  HermesParser(uint64_t id_seed, const ToolNames& offered)
-      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed, offered) {}
+  HermesParser(uint64_t id_seed, const ToolNames& offered, Fences fences)
+      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed, offered, fences) {}
 
  protected:
   void Take(char c) override {
@@ -121,9 +121,9 @@ class HermesParser : public ByteParser {
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed,
-                                                 const ToolNames& offered) {
-  return std::make_unique<HermesParser>(id_seed, offered);
+std::unique_ptr<ToolCallParser> MakeHermesParser(
+    uint64_t id_seed, const ToolNames& offered, ToolCallParser::Fences fences) {
+  return std::make_unique<HermesParser>(id_seed, offered, fences);
 }
 
 }  // namespace foretoken

@@ -26,8 +26,8 @@ constexpr absl::string_view kTag = "<|python_tag|>";
 // Bytes of an object are held until it is certain to be a call.
 class Llama3Parser : public ByteParser {
  public:
-  Llama3Parser(uint64_t id_seed, const ToolNames& offered)
-      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed, offered) {}
+  Llama3Parser(uint64_t id_seed, const ToolNames& offered, Fences fences)
+      : ByteParser(ToolCallWriter::IdForm::kOpenAi, id_seed, offered, fences) {}
 
  protected:
   void Take(char c) override {
@@ -141,9 +141,9 @@ class Llama3Parser : public ByteParser {
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed,
-                                                 const ToolNames& offered) {
-  return std::make_unique<Llama3Parser>(id_seed, offered);
+std::unique_ptr<ToolCallParser> MakeLlama3Parser(
+    uint64_t id_seed, const ToolNames& offered, ToolCallParser::Fences fences) {
+  return std::make_unique<Llama3Parser>(id_seed, offered, fences);
 }
 
 }  // namespace foretoken

@@ -35,8 +35,9 @@ bool IsNameByte(char c) {
 // and its arguments begin); held bytes become content if it is not.
 class MistralParser : public ByteParser {
  public:
-  MistralParser(uint64_t id_seed, const ToolNames& offered)
-      : ByteParser(ToolCallWriter::IdForm::kMistral, id_seed, offered) {}
+  MistralParser(uint64_t id_seed, const ToolNames& offered, Fences fences)
+      : ByteParser(ToolCallWriter::IdForm::kMistral, id_seed, offered, fences) {
+  }
 
  protected:
   void Take(char c) override {
@@ -194,9 +195,9 @@ class MistralParser : public ByteParser {
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed,
-                                                  const ToolNames& offered) {
-  return std::make_unique<MistralParser>(id_seed, offered);
+std::unique_ptr<ToolCallParser> MakeMistralParser(
+    uint64_t id_seed, const ToolNames& offered, ToolCallParser::Fences fences) {
+  return std::make_unique<MistralParser>(id_seed, offered, fences);
 }
 
 }  // namespace foretoken

@@ -52,6 +52,11 @@ absl::StatusOr<ModelChat::Parsed> ModelChat::Parse(const std::string& source,
   return Parsed{std::move(chat), absl::StrContains(source, "developer")};
 }
 
+void ModelChat::SetForm(absl::string_view source) {
+  form_ = ToolCallFormOf(source);
+  wrapper_ = ToolCallWrapperOf(form_, source);
+}
+
 absl::Status ModelChat::SetTemplates(const std::string* plain,
                                      const std::string* with_tools,
                                      const ChatTokens& tokens) {
@@ -59,11 +64,11 @@ absl::Status ModelChat::SetTemplates(const std::string* plain,
   // one for tools if there are two.
   if (plain != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(default_, Parse(*plain, tokens));
-    form_ = ToolCallFormOf(*plain);
+    SetForm(*plain);
   }
   if (with_tools != nullptr && with_tools != plain) {
     FORETOKEN_ASSIGN_OR_RETURN(tool_use_, Parse(*with_tools, tokens));
-    form_ = ToolCallFormOf(*with_tools);
+    SetForm(*with_tools);
   }
   controls_ = FindControls(*tokenizer_, ToolCallControls(form_));
   return absl::OkStatus();

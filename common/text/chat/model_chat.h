@@ -18,6 +18,7 @@
 #include "common/text/chat/chat_template.h"
 #include "common/text/chat/spelled_controls.h"
 #include "common/text/chat/tool_call_form.h"
+#include "common/text/chat/tool_call_wrapper.h"
 #include "common/text/jinja/budget.h"
 #include "common/text/prompt_span.h"
 #include "common/text/tokenizer.h"
@@ -55,6 +56,8 @@ class ModelChat {
   bool has_template() const { return default_.has_value(); }
   // How the model writes the tool calls of its answers, by its template.
   ToolCallForm tool_call_form() const { return form_; }
+  // What it writes around their parts. Not for kNone.
+  const ToolCallWrapper& tool_call_wrapper() const { return wrapper_; }
   // Special tokens of the vocabulary that structure answers of that form.
   const ControlTokens& tool_call_controls() const { return controls_; }
 
@@ -88,6 +91,7 @@ class ModelChat {
       : tokenizer_(std::move(tokenizer)) {}
   static absl::StatusOr<Parsed> Parse(const std::string& source,
                                       const ChatTokens& tokens);
+  void SetForm(absl::string_view source);
   absl::Status SetTemplates(const std::string* plain,
                             const std::string* with_tools,
                             const ChatTokens& tokens);
@@ -96,6 +100,7 @@ class ModelChat {
   std::optional<Parsed> default_;
   std::optional<Parsed> tool_use_;  // unset: the default serves tools too
   ToolCallForm form_ = ToolCallForm::kNone;
+  ToolCallWrapper wrapper_;
   ControlTokens controls_;
 };
 

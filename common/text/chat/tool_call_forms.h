@@ -14,11 +14,13 @@
 namespace foretoken {
 
 std::unique_ptr<ToolCallParser> MakeLlama3Parser(uint64_t id_seed,
-                                                 const ToolNames& offered);
+                                                 const ToolNames& offered,
+                                                 ToolCallParser::Fences fences);
 std::unique_ptr<ToolCallParser> MakeHermesParser(uint64_t id_seed,
-                                                 const ToolNames& offered);
-std::unique_ptr<ToolCallParser> MakeMistralParser(uint64_t id_seed,
-                                                  const ToolNames& offered);
+                                                 const ToolNames& offered,
+                                                 ToolCallParser::Fences fences);
+std::unique_ptr<ToolCallParser> MakeMistralParser(
+    uint64_t id_seed, const ToolNames& offered, ToolCallParser::Fences fences);
 
 // A parser that looks at one byte at a time, so that it cannot depend on how
 // the text is cut.
@@ -38,8 +40,8 @@ class ByteParser : public ToolCallParser {
 
  protected:
   ByteParser(ToolCallWriter::IdForm form, uint64_t id_seed,
-             const ToolNames& offered)
-      : writer_(form, id_seed, offered, ToolCallWriter::Fences::kRead) {}
+             const ToolNames& offered, Fences fences)
+      : writer_(form, id_seed, offered, fences) {}
 
   virtual void Take(char c) = 0;
   virtual void End() = 0;

@@ -22,18 +22,20 @@ class ContentParser : public ToolCallParser {
 
 }  // namespace
 
-std::unique_ptr<ToolCallParser> ToolCallParser::Create(
-    ToolCallForm form, uint64_t id_seed, const ToolNames& offered) {
+std::unique_ptr<ToolCallParser> ToolCallParser::Create(ToolCallForm form,
+                                                       uint64_t id_seed,
+                                                       const ToolNames& offered,
+                                                       Fences fences) {
   if (offered.empty()) return std::make_unique<ContentParser>();
   switch (form) {
     case ToolCallForm::kNone:
       break;
     case ToolCallForm::kLlama3:
-      return MakeLlama3Parser(id_seed, offered);
+      return MakeLlama3Parser(id_seed, offered, fences);
     case ToolCallForm::kHermes:
-      return MakeHermesParser(id_seed, offered);
+      return MakeHermesParser(id_seed, offered, fences);
     case ToolCallForm::kMistral:
-      return MakeMistralParser(id_seed, offered);
+      return MakeMistralParser(id_seed, offered, fences);
   }
   return std::make_unique<ContentParser>();
 }

@@ -10,7 +10,8 @@
 //
 // Models also write calls as fenced blocks, whatever form their template
 // teaches: these are read beside every form but kNone (FencedCalls), and hold
-// back at most kMaxHeldBytes more.
+// back at most kMaxHeldBytes more. Where a grammar says what a call is, they
+// are content: it covers the form alone.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_TOOL_CALL_PARSER_H_
@@ -54,12 +55,15 @@ class ToolCallParser {
   static constexpr size_t kMaxNameBytes = 256;
   // Further ones are content.
   static constexpr int kMaxCalls = 128;
+  // Whether fenced blocks may be calls.
+  enum class Fences : uint8_t { kIgnored, kRead };
 
   // Ids of calls are drawn from `id_seed`: equal for equal seeds. `offered`
   // must outlive the parser.
   static std::unique_ptr<ToolCallParser> Create(ToolCallForm form,
                                                 uint64_t id_seed,
-                                                const ToolNames& offered);
+                                                const ToolNames& offered,
+                                                Fences fences = Fences::kRead);
   virtual ~ToolCallParser() = default;
 
   // The next text of the answer, control tokens spelled (SpelledControls);

@@ -23,8 +23,7 @@ class ToolCallWriter {
   // call_ and 24 letters and digits, as OpenAI's, or 9 of them, which is all
   // that Mistral's templates accept.
   enum class IdForm : uint8_t { kOpenAi, kMistral };
-  // Whether content is searched for fenced blocks that are calls.
-  enum class Fences : uint8_t { kIgnored, kRead };
+  using Fences = ToolCallParser::Fences;  // in the content
 
   // `offered` must outlive the writer.
   ToolCallWriter(IdForm form, uint64_t seed, const ToolNames& offered,

@@ -26,6 +26,15 @@ inline constexpr size_t kMaxRepeatedBytes = size_t{256} << 10;
 // Text, which the orchestrator encodes, or token ids, taken as they are.
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
+// What the calls of an answer must keep to.
+struct ToolCallRules {
+  bool required = false;  // the answer consists of calls,
+  std::string function;   // of this function; empty: of any
+  ToolNames strict;       // those whose arguments follow their schemas
+
+  bool empty() const { return !required && strict.empty(); }
+};
+
 struct ApiRequest {
   std::string model;  // as the request names it; empty: it names none
   // Sampling, stop strings, mode, scope; neither prompt nor deadline.
@@ -44,6 +53,7 @@ struct ApiRequest {
   bool with_tools = false;  // the model may call tools of the conversation,
   ToolNames tool_names;     // those of these names
   bool one_call = false;    // of tools, in an answer, at most
+  ToolCallRules tool_rules;
   // The field that generation.constraint was read from; empty: there is none.
   std::string constraint_field;
   // Responses: fields of the request that answers repeat, as members of a JSON

@@ -32,8 +32,10 @@ ChatSplitter::ChatSplitter(const ApiRequest& request,
     : one_call_(request.one_call) {
   if (!request.with_tools) return;
   // Ids of calls differ between answers and choices.
-  answer_.emplace(*options.chat, request.tool_names,
-                  absl::HashOf(options.id, choice));
+  answer_.emplace(
+      *options.chat, request.tool_names, absl::HashOf(options.id, choice),
+      request.tool_rules.empty() ? ToolCallParser::Fences::kRead
+                                 : ToolCallParser::Fences::kIgnored);
 }
 
 AnswerDelta ChatSplitter::Take(const GenerationDelta& delta) {

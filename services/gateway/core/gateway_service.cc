@@ -19,6 +19,7 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/json_text.h"
 #include "services/gateway/core/requests.h"
+#include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -280,9 +281,14 @@ void GatewayService::Converse(Context& context, absl::StatusOr<ApiRequest> read,
 absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
                                          const GeneratorInfo& info,
                                          ApiRequest& request) const {
+  if (parts_.chat != nullptr && parts_.chat->has_template()) {
+    FORETOKEN_RETURN_IF_ERROR(ConstrainToolCalls(*parts_.chat, request));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(
       std::vector<TokenId> prompt,
-      EncodeChat(context, *request.conversation, request.repeated.size()));
+      EncodeChat(context, *request.conversation,
+                 request.repeated.size() +
+                     request.generation.constraint.source.size()));
   request.conversation.reset();
   const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
   if (room < request.max_tokens.value_or(1)) {

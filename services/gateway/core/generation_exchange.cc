@@ -75,8 +75,11 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
   // As a request and as the message that is made of it.
   int64_t bytes = prompts * (1 + 2 * std::min(request.n, kAtOnce)) +
                   limits * (1 + 2 * std::min(request.choices(), kAtOnce));
-  for (const std::string& name : request.tool_names) {
-    bytes += kToolNameBytes + static_cast<int64_t>(name.size());
+  for (const ToolNames* names :
+       {&request.tool_names, &request.tool_rules.strict}) {
+    for (const std::string& name : *names) {
+      bytes += kToolNameBytes + static_cast<int64_t>(name.size());
+    }
   }
   if (request.echo) {
     // Once for each prompt; with every choice, and once more where they are

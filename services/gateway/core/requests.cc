@@ -13,6 +13,7 @@
 #include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
 #include "services/gateway/core/request_fields.h"
+#include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -96,16 +97,16 @@ absl::StatusOr<ChatRequest> ReadConversation(absl::string_view text,
   return conversation;
 }
 
-// Tools are objects, and none is strict: arguments are not made to fit a
-// schema. Other fields of tools are left to the chat template.
-void CheckTools(const Json& tools, RequestFields& fields) {
+// Tools are objects, some of them strict. Their other fields are left to the
+// chat template.
+void CheckTools(const Json& tools, RequestFields& fields, ApiRequest& request) {
   for (size_t i = 0; i < tools.size(); ++i) {
     const std::string name = absl::StrCat("tools[", i, "]");
     RequestFields tool(tools[i], name);
     const Json* const function = tool.Find("function");
     if (tool.error().ok() && function != nullptr && function->is_object()) {
       RequestFields inner(*function, absl::StrCat(name, ".function"));
-      inner.Refuse("strict", {false});
+      ReadStrict(inner, request);
       tool.Fail(inner.error());
     }
     if (!tool.error().ok()) fields.Fail(tool.error());
@@ -127,8 +128,7 @@ void AddToolName(const Json& tool, ToolNames& names) {
   }
 }
 
-// The tools that may be called, and whether they may. A model cannot be made to
-// call one.
+// The tools that may be called, and whether they may or must.
 void ReadTools(absl::string_view text, RequestFields& fields,
                ApiRequest& request) {
   const Json* tools = fields.Find("tools");
@@ -143,15 +143,15 @@ void ReadTools(absl::string_view text, RequestFields& fields,
                            "array_above_max_length"));
     return;
   }
-  if (given) CheckTools(*tools, fields);
-  fields.Refuse("tool_choice", {"none", "auto"});
-  const Json* choice = fields.Find("tool_choice");
-  request.with_tools = given && (choice == nullptr || *choice == "auto");
+  if (given) CheckTools(*tools, fields, request);
   request.one_call = !fields.Bool("parallel_tool_calls", true);
+  const bool may_call = ReadToolChoice(fields, FunctionPlace::kMember, request);
+  request.with_tools = given && may_call;
   if (request.with_tools) {
     request.conversation->tools = std::string(RawMember(text, "tools"));
     for (const Json& tool : *tools) AddToolName(tool, request.tool_names);
   }
+  CheckToolChoice(fields, FunctionPlace::kMember, request);
 }
 
 // Without a limit: nullopt. So others write -1.

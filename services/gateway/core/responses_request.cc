@@ -16,6 +16,7 @@
 #include "services/gateway/core/request_fields.h"
 #include "services/gateway/core/requests.h"
 #include "services/gateway/core/response_items.h"
+#include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -71,10 +72,11 @@ class Repeated {
 
 // Checks {"type": "function", "name", "description", "parameters", "strict"}
 // and appends it in the form of a chat, where all but the type are members of
-// "function". `text`: the tool as the request spells it, since templates print
-// keys in that order.
+// "function"; what `strict` says goes into `request`. `text`: the tool as the
+// request spells it, since templates print keys in that order.
 absl::Status AppendChatTool(const Json& tool, absl::string_view text,
-                            const std::string& name, std::string& out) {
+                            const std::string& name, ApiRequest& request,
+                            std::string& out) {
   RequestFields fields(tool, name);
   FORETOKEN_RETURN_IF_ERROR(fields.error());
   const std::string type = fields.Text("type", kMaxNameBytes).value_or("");
@@ -87,7 +89,7 @@ absl::Status AppendChatTool(const Json& tool, absl::string_view text,
   }
   fields.Text("description", std::string().max_size());
   fields.Find("parameters");
-  fields.Refuse("strict", {false});
+  ReadStrict(fields, request);
   FORETOKEN_RETURN_IF_ERROR(fields.Finish());
   absl::StrAppend(&out, R"({"type":"function","function":{"name":)",
                   RawMember(text, "name"));
@@ -99,14 +101,9 @@ absl::Status AppendChatTool(const Json& tool, absl::string_view text,
   return absl::OkStatus();
 }
 
-// The tools that may be called, and whether they may. A model cannot be made to
-// call one.
-void ReadTools(absl::string_view text, RequestFields& fields,
+// The tools that may be called. `may_call`: whether tool_choice lets them be.
+void ReadTools(absl::string_view text, bool may_call, RequestFields& fields,
                ApiRequest& request, Repeated& repeated) {
-  fields.Refuse("tool_choice", {"none", "auto"});
-  repeated.Field("tool_choice", "\"auto\"");
-  request.one_call = !fields.Bool("parallel_tool_calls", true);
-  repeated.Field("parallel_tool_calls", "true");
   const Json* const tools = fields.Find("tools");
   if (tools == nullptr || *tools == Json::array()) {
     repeated.Text("tools", "[]");
@@ -131,8 +128,9 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   std::string converted = "[";
   for (size_t i = 0; i < tools->size(); ++i) {
     if (i > 0) converted += ',';
-    const absl::Status read = AppendChatTool(
-        (*tools)[i], elements[i], absl::StrCat("tools[", i, "]"), converted);
+    const absl::Status read =
+        AppendChatTool((*tools)[i], elements[i], absl::StrCat("tools[", i, "]"),
+                       request, converted);
     if (!read.ok()) {
       fields.Fail(read);
       return;
@@ -140,9 +138,8 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   }
   converted += ']';
   repeated.Text("tools", OneLine(raw));
-  const Json* const choice = fields.Find("tool_choice");
-  request.with_tools = choice == nullptr || *choice == "auto";
-  if (!request.with_tools) return;
+  request.with_tools = may_call;
+  if (!may_call) return;
   request.conversation->tools = std::move(converted);
   for (const Json& tool : *tools) {
     request.tool_names.insert(tool["name"].get<std::string>());
@@ -250,7 +247,12 @@ absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
   RefuseOthers(fields);
 
   Repeated repeated(fields, request.repeated);
-  ReadTools(text, fields, request, repeated);
+  repeated.Field("tool_choice", "\"auto\"");
+  request.one_call = !fields.Bool("parallel_tool_calls", true);
+  repeated.Field("parallel_tool_calls", "true");
+  const bool may_call = ReadToolChoice(fields, FunctionPlace::kTop, request);
+  ReadTools(text, may_call, fields, request, repeated);
+  CheckToolChoice(fields, FunctionPlace::kTop, request);
   ReadTextForm(text, fields, request, repeated);
   ReadConstraintFields(text, fields, request);
   RefuseToolsWithConstraint(fields, request);

@@ -423,6 +423,44 @@ TEST_F(GatewayServiceTest, LongArgumentsThatAreCutOffEndInLength) {
   }
 }
 
+TEST_F(GatewayServiceTest, CallsThatAreRequiredAreAConstraint) {
+  const auto exchange =
+      Chat(absl::StrCat(kTools, R"(, "tool_choice": "required")"));
+  const Constraint& constraint = call().request.constraint;
+  EXPECT_EQ(constraint.kind, Constraint::Kind::kToolCalls);
+  EXPECT_THAT(constraint.source, HasSubstr(R"("name": "add")"));
+  call().End(absl::InvalidArgumentError("constraint: tool add: no good"));
+  EXPECT_EQ(exchange->response.status, 400);
+  EXPECT_EQ(exchange->Body()["error"]["param"], "tools");
+
+  UseTemplate("{% for message in messages %}{{ message.content }}{% endfor %}");
+  Make();
+  const auto refused =
+      Chat(absl::StrCat(kTools, R"(, "tool_choice": "required")"));
+  EXPECT_EQ(refused->response.status, 400);
+  EXPECT_EQ(refused->Body()["error"]["param"], "tool_choice");
+}
+
+TEST_F(GatewayServiceTest, AFencedBlockIsACallUnlessCallsAreConstrained) {
+  const std::string text =
+      "```json\n{\"name\": \"add\", \"arguments\": {}}\n```";
+  const auto exchange = Chat(kTools);
+  generator_.calls.back()->Write(text);
+  generator_.calls.back()->Finish();
+  const Json called = exchange->Body()["choices"][0];
+  EXPECT_EQ(called["finish_reason"], "tool_calls");
+  EXPECT_EQ(called["message"]["content"], nullptr);
+  EXPECT_EQ(called["message"]["tool_calls"][0]["function"]["name"], "add");
+
+  const auto strict =
+      Chat(R"(, "tools": [{"function": {"name": "add", "strict": true}}])");
+  generator_.calls.back()->Write(text);
+  generator_.calls.back()->Finish();
+  const Json content = strict->Body()["choices"][0];
+  EXPECT_EQ(content["finish_reason"], "stop");
+  EXPECT_EQ(content["message"]["content"], text);
+}
+
 TEST_F(GatewayServiceTest, WithoutToolsACallIsContent) {
   const auto exchange =
       Chat(absl::StrCat(kTools, R"(, "tool_choice": "none")"));

@@ -275,6 +275,37 @@ TEST(ChatRequestTest, NamesOfToolsAreThoseThatMayBeCalled) {
   EXPECT_TRUE(none->tool_names.empty());
 }
 
+TEST(ChatRequestTest, RulesOfToolsAreThoseOfTheChoiceAndOfStrictTools) {
+  const auto request = [](const std::string& fields) {
+    const auto read = ReadChatRequest(absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "a"}], "tools": [
+             {"function": {"name": "f", "strict": true}},
+             {"function": {"name": "g", "strict": false}}])",
+        fields, "}"));
+    EXPECT_THAT(read, IsOk()) << fields;
+    return *read;
+  };
+  const ApiRequest automatic = request("");
+  EXPECT_FALSE(automatic.tool_rules.required);
+  EXPECT_FALSE(automatic.one_call);
+  EXPECT_EQ(automatic.tool_rules.strict, ToolNames{"f"});
+  const ApiRequest none = request(R"(, "tool_choice": "none")");
+  EXPECT_TRUE(none.tool_rules.empty());
+  EXPECT_FALSE(none.with_tools);
+  const ApiRequest any = request(R"(, "tool_choice": "required")");
+  EXPECT_TRUE(any.tool_rules.required);
+  EXPECT_EQ(any.tool_rules.function, "");
+  EXPECT_TRUE(any.with_tools);
+  EXPECT_FALSE(any.one_call);
+  const ApiRequest g = request(
+      R"(, "tool_choice": {"type": "function", "function": {"name": "g"}})");
+  EXPECT_TRUE(g.tool_rules.required);
+  EXPECT_EQ(g.tool_rules.function, "g");
+  EXPECT_TRUE(g.one_call);
+  // The constraint follows once the model's form is known.
+  EXPECT_TRUE(g.generation.constraint.empty());
+}
+
 TEST(ChatRequestTest, WithoutALimitTheContextIsTheLimit) {
   const auto request =
       ReadChatRequest(R"({"messages": [{"role": "user", "content": "a"}]})");
@@ -321,11 +352,39 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
       {"tools[0]", R"(, "tools": [3])"},
       {"tools[1]", R"(, "tools": [{}, null], "tool_choice": "none")"},
       {"tool_choice", R"(, "tool_choice": "required")"},
-      {"tool_choice",
-       R"(, "tools": [{}], "tool_choice": {"type": "function"})"},
+      {"tool_choice", R"(, "tools": [], "tool_choice": "required")"},
+      {"tool_choice", R"(, "tools": [{}], "tool_choice": "required")"},
+      {"tool_choice", R"(, "tools": [{"name": "f"}], "tool_choice": "any")"},
+      {"tool_choice", R"(, "tools": [{"name": "f"}], "tool_choice": 1)"},
+      {"tool_choice.function",
+       R"(, "tools": [{"name": "f"}], "tool_choice": {"type": "function"})"},
+      {"tool_choice.function",
+       R"(, "tools": [{"name": "f"}],
+            "tool_choice": {"type": "function", "function": "f"})"},
+      {"tool_choice.function.name",
+       R"(, "tools": [{"name": "f"}],
+            "tool_choice": {"type": "function", "function": {}})"},
+      {"tool_choice.function.name",
+       R"(, "tools": [{"name": "f"}],
+            "tool_choice": {"type": "function", "function": {"name": "g"}})"},
+      {"tool_choice.type",
+       R"(, "tools": [{"name": "f"}],
+            "tool_choice": {"type": "allowed_tools"})"},
+      {"tool_choice.type",
+       R"(, "tools": [{"name": "f"}],
+            "tool_choice": {"function": {"name": "f"}})"},
+      {"tool_choice.name",
+       R"(, "tools": [{"name": "f"}],
+            "tool_choice": {"type": "function", "function": {"name": "f"},
+                            "name": "f"})"},
       {"parallel_tool_calls", R"(, "parallel_tool_calls": 0)"},
       {"tools[1].function.strict",
+       R"(, "tools": [{}, {"function": {"name": "f", "strict": 1}}])"},
+      {"tools[1].function.name",
        R"(, "tools": [{}, {"function": {"strict": true}}])"},
+      {"response_format.type",
+       R"(, "response_format": {"type": "json_object"},
+            "tools": [{"name": "f"}], "tool_choice": "required")"},
       {"max_tokens", R"(, "max_tokens": -2)"},
       {"stream_options", R"(, "stream_options": {"include_usage": true})"},
       {"verbosity", R"(, "verbosity": "low")"},

@@ -105,6 +105,28 @@ TEST(ResponsesRequestTest, ToolsHaveTheFormOfAChat) {
                    .with_tools);
 }
 
+TEST(ResponsesRequestTest, RulesOfToolsAreThoseOfTheChoiceAndOfStrictTools) {
+  const std::string tools = R"("input": "a", "tools": [
+      {"type": "function", "name": "f", "strict": true},
+      {"type": "function", "name": "g"}])";
+  const ApiRequest automatic = Read(tools);
+  EXPECT_EQ(automatic.tool_rules.strict, ToolNames{"f"});
+  EXPECT_FALSE(automatic.tool_rules.required);
+  // What is for the server alone is not shown to the model.
+  EXPECT_EQ(automatic.conversation->tools,
+            R"([{"type":"function","function":{"name":"f"}},)"
+            R"({"type":"function","function":{"name":"g"}}])");
+  const ApiRequest named = Read(absl::StrCat(
+      tools, R"(, "tool_choice": {"type": "function", "name": "g"})"));
+  EXPECT_TRUE(named.tool_rules.required);
+  EXPECT_EQ(named.tool_rules.function, "g");
+  EXPECT_TRUE(named.one_call);
+  EXPECT_TRUE(
+      Read(absl::StrCat(tools, R"(, "tool_choice": "required")")).with_tools);
+  EXPECT_TRUE(Read(absl::StrCat(tools, R"(, "tool_choice": "none")"))
+                  .tool_rules.empty());
+}
+
 TEST(ResponsesRequestTest, LimitsAndExtensionsArrive) {
   const ApiRequest request = Read(R"("input": "a", "max_output_tokens": 7,
       "temperature": 0.5, "top_p": 0.9, "top_k": 4, "seed": 3,
@@ -205,7 +227,13 @@ TEST(ResponsesRequestTest, ErrorsNameTheField) {
        R"("input": "a", "tools": [{"type": "web_search_preview"}])"},
       {"tools[0].name", R"("input": "a", "tools": [{"type": "function"}])"},
       {"tools[0].strict", R"("input": "a", "tools": [
-          {"type": "function", "name": "f", "strict": true}])"},
+          {"type": "function", "name": "f", "strict": 1}])"},
+      {"tool_choice.name", R"("input": "a", "tools": [
+          {"type": "function", "name": "f"}],
+          "tool_choice": {"type": "function", "name": "g"})"},
+      {"tool_choice.function", R"("input": "a", "tools": [
+          {"type": "function", "name": "f"}],
+          "tool_choice": {"type": "function", "name": "f", "function": {}})"},
       {"metadata", R"("input": "a", "metadata": {"a": 1})"},
       {"metadata", absl::StrCat(R"("input": "a", "metadata": {"a": ")",
                                 std::string(5000, 'b'), "\"}")},
