@@ -257,7 +257,15 @@ def the_result_of_a_tool_is_read():
 def no_tool_is_called_against_the_choice():
     choice = chat_with_tools("The weather?", tool_choice="none").choices[0]
     assert choice.message.content == "I have no tools for that."
-    error = refused(lambda: chat_with_tools("a", tool_choice="required"),
+
+
+@check
+def a_tool_is_called_where_calls_are_required():
+    call, = chat_with_tools("The weather in Paris?", tool_choice="required"
+                            ).choices[0].message.tool_calls
+    assert json.loads(call.function.arguments) == {"city": "Paris"}
+    other = {"type": "function", "function": {"name": "get_time"}}
+    error = refused(lambda: chat_with_tools("a", tool_choice=other),
                     litellm.BadRequestError)
     assert "tool_choice" in str(error)
 

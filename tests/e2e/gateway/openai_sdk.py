@@ -321,8 +321,19 @@ def no_tool_is_called_against_the_choice():
     choice = chat_with_tools([{"role": "user", "content": "The weather?"}],
                              tool_choice="none").choices[0]
     assert choice.message.content == "I have no tools for that."
-    refused(lambda: chat_with_tools([{"role": "user", "content": "a"}],
-                                    tool_choice="required"),
+
+
+@check
+def a_tool_is_called_as_the_choice_says():
+    question = [{"role": "user", "content": "The weather in Paris?"}]
+    named = {"type": "function", "function": {"name": "get_weather"}}
+    for tool_choice in ("required", named):
+        choice = chat_with_tools(question, tool_choice=tool_choice).choices[0]
+        call, = choice.message.tool_calls
+        assert call.function.name == "get_weather"
+        assert json.loads(call.function.arguments) == {"city": "Paris"}
+    other = {"type": "function", "function": {"name": "get_time"}}
+    refused(lambda: chat_with_tools(question, tool_choice=other),
             openai.BadRequestError, "tool_choice")
 
 

@@ -222,6 +222,17 @@ def no_tool_is_called_against_the_choice():
 
 
 @check
+def a_strict_tool_is_called_as_the_choice_says():
+    strict = {**WEATHER_TOOL, "strict": True}
+    named = {"type": "function", "name": "get_weather"}
+    for tool_choice in ("auto", "required", named):
+        answer = respond_with_tools(input="The weather in Paris?",
+                                    tools=[strict], tool_choice=tool_choice)
+        call, = answer.output
+        assert json.loads(call.arguments) == {"city": "Paris"}
+
+
+@check
 def the_asynchronous_client():
     async def talk():
         async with openai.AsyncOpenAI(base_url=URL, api_key=KEY,
