@@ -1,6 +1,7 @@
 #include "common/grammar/tool_calls.h"
 
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
@@ -185,6 +186,51 @@ TEST(ToolCallsTest, ControlsAreTheSpecialTokensAlone) {
   ConstrainedText all(std::make_shared<LiveGrammar>(*any, words), {end});
   EXPECT_THAT(allowed(all),
               ::testing::ElementsAre(0, 1, 2, 3, 4, 5, 6, 7, end));
+}
+
+// Controls are a byte that no text has: negations must not let it through.
+TEST(ToolCallsTest, NoOtherConstraintReadsAControl) {
+  using Kind = Constraint::Kind;
+  const std::vector<Constraint> constraints = {
+      {Kind::kRegex, "[^a]*", {}},
+      {Kind::kRegex, "(?!ab)[\\s\\S]*", {}},
+      {Kind::kRegex, "\\W*\\D*\\P{L}*", {}},
+      {Kind::kGrammar, "root ::= [^a]* | \"a\" . root", {}},
+      {Kind::kJsonObject, "", {}},
+      {Kind::kJsonSchema, "true", {}},
+      {Kind::kJsonSchema,
+       R"({"type": "string", "not": {"pattern": "^a"}})",
+       {}},
+      {Kind::kJsonSchema,
+       R"({"not": {"enum": ["a", 1, null]}, "type": ["string", "integer"]})",
+       {}},
+      {Kind::kJsonSchema,
+       R"({"type": "object", "properties": {"a": {"format": "email"}},
+           "patternProperties": {"^b": {"multipleOf": 3}},
+           "additionalProperties": {"pattern": "[^c]"}})",
+       {}},
+      {Kind::kToolCalls, Source(kHermes, "before", 2), {}},
+      {Kind::kToolCalls, Source(kLlama, "instead", 2), {}}};
+  std::minstd_rand random(1);
+  for (const Constraint& constraint : constraints) {
+    const auto grammar = Compile(constraint);
+    ASSERT_TRUE(grammar.ok()) << constraint.source << grammar.status();
+    Automaton automaton(*grammar);
+    for (int walk = 0; walk < 30; ++walk) {
+      Automaton::State state = automaton.start();
+      for (int i = 0; i < 60 && state != Automaton::kDead; ++i) {
+        EXPECT_EQ(automaton.Step(state, uint8_t{0xFF}), Automaton::kDead)
+            << constraint.source;
+        std::vector<Automaton::State> next;
+        for (int byte = 0; byte < 256; ++byte) {
+          const auto to = automaton.Step(state, static_cast<uint8_t>(byte));
+          if (to != Automaton::kDead) next.push_back(to);
+        }
+        if (next.empty()) break;
+        state = next[random() % next.size()];
+      }
+    }
+  }
 }
 
 TEST(ToolCallsTest, ParametersAreSchemasOfObjects) {
