@@ -362,7 +362,7 @@ class Bench {
         {
           const Stopwatch watch(merging, merging_cpu);
           drafting.Commit(committed);
-          verify.tree = drafting.Draft().tree;
+          verify.tree = drafting.Draft();
         }
         score.draft_time = wall + merging;
         score.cpu_time = cpu + merging_cpu;
