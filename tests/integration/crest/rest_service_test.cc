@@ -150,8 +150,8 @@ struct Outputs {
   int64_t degraded = 0;
 };
 
-Outputs Run(const WireClient& client, const std::string& mode,
-            float temperature) {
+Outputs Generate(const WireClient& client, const std::string& mode,
+                 float temperature) {
   Outputs outputs;
   for (int i = 0; i < kPrompts; ++i) {
     v1::GenerateRequest request =
@@ -194,8 +194,8 @@ TEST_F(RestServiceTest, RestThroughCrestWritesWhatOffWrites) {
   Outputs sampled;
   {
     const auto plain = StartOrchestrator(config);
-    off = Run(*plain->client, "off", 0.0f);
-    sampled = Run(*plain->client, "off", 0.8f);
+    off = Generate(*plain->client, "off", 0.0f);
+    sampled = Generate(*plain->client, "off", 0.8f);
   }
   std::vector<TokenId> text;
   for (const auto& tokens : off.tokens) {
@@ -211,11 +211,11 @@ TEST_F(RestServiceTest, RestThroughCrestWritesWhatOffWrites) {
   const auto crest = StartCrest(datastores, RestOrigins("base", store));
   config.drafters["crest"] = {crest->server->addresses().at(0)};
   const auto drafted = StartOrchestrator(config);
-  const Outputs got = Run(*drafted->client, "crest:datastore=base", 0.0f);
+  const Outputs got = Generate(*drafted->client, "crest:datastore=base", 0.0f);
   EXPECT_EQ(got.tokens, off.tokens);
   EXPECT_GT(got.accepted, got.rounds);
   EXPECT_EQ(got.degraded, 0);
-  EXPECT_EQ(Run(*drafted->client, "crest:datastore=base", 0.8f).tokens,
+  EXPECT_EQ(Generate(*drafted->client, "crest:datastore=base", 0.8f).tokens,
             sampled.tokens);
 }
 
