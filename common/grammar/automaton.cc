@@ -16,6 +16,7 @@ constexpr int64_t kStateBytes = 96;
 
 // Items of a column: the ways to read a text in an ambiguous grammar.
 constexpr size_t kMaxItems = 20'000;
+constexpr int64_t kMaxVisits = 1'000'000;
 
 // The search for plain characters that may follow gives up after this many
 // states: beyond that, walking the whole vocabulary is cheaper.
@@ -322,10 +323,11 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
   const auto add = [&](const Item& item) {
     if (seen.insert(item).second) open.push_back(item);
   };
+  int64_t visits = 0;  // of items that waited for one that ended here
   while (!open.empty()) {
     const Item item = open.back();
     open.pop_back();
-    if (seen.size() > kMaxItems) {
+    if (seen.size() > kMaxItems || visits > kMaxVisits) {
       status_ = absl::ResourceExhaustedError(
           "the grammar has too many ways to read the text");
       break;
@@ -343,6 +345,7 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
         for (; it != waiting.end() && it->first == item.caller.nonterminal;
              ++it) {
           add(it->second);
+          ++visits;
         }
       }
     }
@@ -384,7 +387,7 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
     }
   }
   column.dfa = DfaOf(std::move(parts));
-  work_ += 2 * static_cast<int64_t>(seen.size());
+  work_ += 2 * static_cast<int64_t>(seen.size()) + visits;
   Charge(kColumnBytes + static_cast<int64_t>(sizeof(Item) * 2 * kernel.size()) +
          static_cast<int64_t>(
              sizeof(std::pair<int32_t, Item>) *
@@ -455,7 +458,7 @@ Automaton::State Automaton::StateOf(std::vector<Thread> threads,
 Automaton::State Automaton::NewStep(State state, uint8_t byte_class) {
   ++steps_;
   work_ += 8;
-  // What it would be is not known, and not kept.
+  // Nothing is computed any more once a bound is reached: see status().
   if (!status().ok()) return kDead;
   const auto view = threads(states_[state]);
   const std::vector<Thread> from(view.begin(), view.end());

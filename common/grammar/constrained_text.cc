@@ -7,6 +7,15 @@
 #include "common/base/status_macros.h"
 
 namespace foretoken::grammar {
+namespace {
+
+// Bounds the time in which a text is read again, looked at every so many bytes.
+constexpr int64_t kMaxReplayWork = 5'000'000;
+constexpr size_t kReplayBytes = 64;
+// The same for the nodes of one draft.
+constexpr int64_t kMaxAllowedWork = 500'000;
+
+}  // namespace
 
 LiveGrammar::LiveGrammar(std::shared_ptr<const Grammar> grammar,
                          std::shared_ptr<const TokenVocabulary> vocabulary,
@@ -65,14 +74,25 @@ Automaton::State ConstrainedText::Current() {
 
 void ConstrainedText::Replay() {
   Automaton& automaton = grammar_->automaton();
-  state_ = automaton.Step(automaton.start(), bytes_);
+  const int64_t last_work = automaton.work() + kMaxReplayWork;
+  state_ = automaton.start();
+  absl::string_view left = bytes_;
+  while (!left.empty() && automaton.work() <= last_work) {
+    const absl::string_view part = left.substr(0, kReplayBytes);
+    state_ = automaton.Step(state_, part);
+    left.remove_prefix(part.size());
+  }
   generation_ = grammar_->generation();
   grammar_->NoteReplay();
-  // The text kept to the constraint before: only a lack of memory ends it.
-  if (state_ == Automaton::kDead && status_.ok()) {
-    status_ = automaton.status().ok()
-                  ? absl::InternalError("the text is lost in its constraint")
-                  : automaton.status();
+  if (!status_.ok()) return;
+  // The text kept to the constraint before: only a bound ends it.
+  if (!automaton.status().ok()) {
+    status_ = automaton.status();
+  } else if (!left.empty()) {
+    status_ = absl::ResourceExhaustedError(
+        "the text takes too long to read again under its grammar");
+  } else if (state_ == Automaton::kDead) {
+    status_ = absl::InternalError("the text is lost in its constraint");
   }
 }
 
@@ -112,7 +132,7 @@ void ConstrainedText::Append(absl::Span<const TokenId> tokens) {
 }
 
 bool ConstrainedText::complete() {
-  if (ended_ || !status_.ok()) return ended_;
+  if (ended_ || !status_.ok()) return status_.ok();
   const Automaton::State state = Current();
   return grammar_->automaton().Accepts(state) &&
          !grammar_->automaton().Continues(state);
@@ -122,22 +142,27 @@ absl::StatusOr<std::shared_ptr<const TokenBits>> ConstrainedText::MaskOf(
     Automaton::State state, int64_t max_work) {
   FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const TokenBits> mask,
                              grammar_->masks().Mask(state, max_work));
-  const bool nothing = std::all_of(mask->begin(), mask->end(),
-                                   [](uint64_t word) { return word == 0; });
-  const bool may_end =
-      grammar_->automaton().Accepts(state) && !end_tokens_.empty();
-  if (nothing && !may_end) {
+  // End tokens end the text, also where the grammar asks for one by its name.
+  const bool may_end = grammar_->automaton().Accepts(state);
+  const auto is_wrong = [&](TokenId token) {
+    return token >= 0 && token < grammar_->vocabulary().size() &&
+           HasToken(*mask, token) != may_end;
+  };
+  if (std::any_of(end_tokens_.begin(), end_tokens_.end(), is_wrong)) {
+    auto mended = std::make_shared<TokenBits>(*mask);
+    for (const TokenId token : end_tokens_) {
+      if (is_wrong(token)) {
+        (*mended)[token >> 6] ^= uint64_t{1} << (token & 63);
+      }
+    }
+    mask = std::move(mended);
+  }
+  if (std::all_of(mask->begin(), mask->end(),
+                  [](uint64_t word) { return word == 0; })) {
     return absl::InvalidArgumentError(
         "no token of the vocabulary can continue the text");
   }
-  if (!may_end) return mask;
-  auto with_end = std::make_shared<TokenBits>(*mask);
-  for (const TokenId token : end_tokens_) {
-    if (token >= 0 && token < grammar_->vocabulary().size()) {
-      SetToken(absl::MakeSpan(*with_end), token);
-    }
-  }
-  return with_end;
+  return mask;
 }
 
 absl::StatusOr<std::vector<std::shared_ptr<const TokenBits>>>
@@ -152,7 +177,9 @@ ConstrainedText::MaskRows(absl::Span<const TokenId> tokens,
   FORETOKEN_RETURN_IF_ERROR(status_);
   auto first = MaskOf(states[0], max_work);
   if (absl::IsResourceExhausted(first.status())) {
-    // What other texts visited must not decide: once more in a new automaton.
+    // What other texts have used up must not decide: once more in a new
+    // automaton. (What they have computed can still make a mask possible that
+    // is too expensive alone.)
     grammar_->Renew();
     states[0] = Current();
     FORETOKEN_RETURN_IF_ERROR(status_);
@@ -168,6 +195,11 @@ ConstrainedText::MaskRows(absl::Span<const TokenId> tokens,
     if (parent == Automaton::kDead || IsEnd(tokens[row])) continue;
     if (automaton.work() >= last_work || !automaton.status().ok()) break;
     states[row] = After(parent, tokens[row]);
+    // Without memory for it the state may lack ways to go on.
+    if (!automaton.status().ok()) {
+      states[row] = Automaton::kDead;
+      break;
+    }
     if (states[row] == Automaton::kDead) continue;
     auto mask = MaskOf(states[row], last_work - automaton.work());
     if (!mask.ok()) {
@@ -186,7 +218,10 @@ std::vector<bool> ConstrainedText::Allowed(absl::Span<const TokenId> tokens,
   const Automaton::State root = Current();
   if (!status_.ok()) return allowed;
   std::vector<Automaton::State> states(tokens.size(), Automaton::kDead);
+  const int64_t last_work = grammar_->automaton().work() + kMaxAllowedWork;
   for (size_t node = 0; node < tokens.size(); ++node) {
+    // Those left stay allowed.
+    if (grammar_->automaton().work() > last_work) break;
     const int32_t parent = parents[node];
     const Automaton::State from = parent < 0 ? root : states[parent];
     allowed[node] = false;

@@ -49,7 +49,7 @@ class LiveGrammar {
   void Renew();
   // Does so if the automaton has grown by more than it may, or cannot go on.
   void RenewIfLarge();
-  // What a text needed that was read anew is no growth.
+  // A text was read again: what it needed does not count as growth.
   void NoteReplay() { new_bytes_ = bytes(); }
   int64_t generation() const { return generation_; }
 
@@ -94,7 +94,7 @@ class ConstrainedText {
       absl::Span<const TokenId> tokens, absl::Span<const int32_t> parents);
 
   // For each node of a tree, whether it may follow its parent (-1: the text).
-  // All true if that cannot be told.
+  // True as well where that cannot be told, or takes too long.
   std::vector<bool> Allowed(absl::Span<const TokenId> tokens,
                             absl::Span<const int32_t> parents);
 

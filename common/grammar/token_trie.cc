@@ -76,7 +76,8 @@ TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
 }
 
 std::string TokenVocabulary::ControlBytes(absl::string_view name) {
-  return absl::StrCat(absl::string_view(&kControlByte, 1), name);
+  const absl::string_view border(&kControlByte, 1);
+  return absl::StrCat(border, name, border);
 }
 
 std::shared_ptr<const TokenVocabulary> TokenVocabulary::Of(

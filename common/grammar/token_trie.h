@@ -85,8 +85,8 @@ class TokenVocabulary {
   // The bytes that a grammar reads for a token: those of a text, or, for a
   // special token, ControlBytes of its name. Empty for other tokens.
   absl::string_view read_bytes(TokenId token) const;
-  // UTF-8 has no byte 0xFF: only a grammar that asks for the special token of
-  // this name reads them.
+  // The name between two bytes 0xFF, which UTF-8 does not have: only a grammar
+  // that asks for the special token of this name reads them.
   static std::string ControlBytes(absl::string_view name);
   // What follows is only needed for masks. It is made when first asked for,
   // which takes a second for a large vocabulary, or by PrepareMasks.

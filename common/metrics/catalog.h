@@ -45,6 +45,9 @@ inline constexpr double kLatencyBounds[] = {
 inline constexpr double kLookupBounds[] = {
     1e-6,   2e-6,  5e-6,   1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4,
     0.0005, 0.001, 0.0025, 0.01, 0.05,   0.1,  0.25, 1.0};
+inline constexpr double kGrammarBounds[] = {
+    1e-6,  1e-5, 2.5e-5, 5e-5, 1e-4, 2.5e-4, 0.0005, 0.001, 0.0025,
+    0.005, 0.01, 0.025,  0.1,  0.25, 1.0,    2.5,    10.0,  60.0};
 inline constexpr double kRowBounds[] = {1,  2,   4,   8,   16,   32,
                                         64, 128, 256, 512, 1024, 2048};
 inline constexpr double kNodeBounds[] = {0, 1, 2, 4, 8, 16, 32, 64, 128, 256};
@@ -163,7 +166,7 @@ inline constexpr Spec kConstraints =
             "one, compiled, refused",
             "grammar");
 inline constexpr Spec kConstraintCompile =
-    Histogram("foretoken_constraint_compile_seconds", kLookupBounds,
+    Histogram("foretoken_constraint_compile_seconds", kGrammarBounds,
               "Time to compile a constraint, the wait for a thread included");
 inline constexpr Spec kFailovers =
     Counter("foretoken_verifier_failovers_total",
@@ -197,10 +200,12 @@ inline constexpr Spec kPassLatency =
               "Time of a forward pass, commit included");
 inline constexpr Spec kPassRows = Histogram(
     "foretoken_pass_rows", kRowBounds, "Rows of a pass, all sessions together");
-inline constexpr Spec kGrammarMasks = Counter(
-    "foretoken_grammar_masks_total", "Rows of passes that a constraint limits");
+inline constexpr Spec kGrammarMasks =
+    Counter("foretoken_grammar_masks_total",
+            "Rows of passes that a constraint limits, those of a pass that is "
+            "run again included");
 inline constexpr Spec kGrammarMaskLatency =
-    Histogram("foretoken_grammar_mask_seconds", kLookupBounds,
+    Histogram("foretoken_grammar_mask_seconds", kGrammarBounds,
               "Time of a pass's masks, if it has any");
 inline constexpr Spec kGrammarMemory =
     Gauge("foretoken_grammar_memory_bytes",

@@ -71,10 +71,10 @@ class TreeBuilder {
 
   std::vector<Node> nodes_;
   absl::flat_hash_map<uint64_t, int32_t> children_;  // (parent, token): node
-  // Of Add: the node and the capped estimate of each node of the draft.
+  // Buffers of Add: the node and the capped estimate of each node of the draft.
   std::vector<int32_t> merged_;
   std::vector<float> capped_;
-  // Of Build: indices into nodes_, and their rows in the tree.
+  // Buffers of Build: indices into nodes_, and their rows in the tree.
   std::vector<int32_t> drafts_;
   std::vector<int32_t> probes_;
   std::vector<int32_t> row_of_;

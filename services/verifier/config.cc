@@ -16,7 +16,7 @@ namespace {
 
 // Time to measure passes at start.
 constexpr absl::Duration kTimingBudget = absl::Seconds(1);
-// Of automata and masks, whatever the cache of grammars has.
+// Memory for automata and masks, however small the cache of grammars is.
 constexpr int64_t kLeastGrammarBytes = int64_t{64} << 20;
 
 }  // namespace

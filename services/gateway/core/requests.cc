@@ -108,6 +108,8 @@ void CheckTools(const Json& tools, RequestFields& fields, ApiRequest& request) {
       RequestFields inner(*function, absl::StrCat(name, ".function"));
       ReadStrict(inner, request);
       tool.Fail(inner.error());
+    } else if (tool.error().ok()) {
+      ReadStrict(tool, request);  // what AddToolName reads
     }
     if (!tool.error().ok()) fields.Fail(tool.error());
   }

@@ -85,8 +85,8 @@ struct Tool {
   absl::string_view parameters;  // as the request spells them; empty: none
 };
 
-// Of those that may be called under `rules`. `tools` is an array of tools in
-// the form of a chat, which a parser has accepted.
+// Those of the request's tools that may be called under `rules`. `tools` is an
+// array of tools in the form of a chat, which a parser has accepted.
 absl::StatusOr<std::vector<Tool>> CallableTools(absl::string_view tools,
                                                 const ToolNames& names,
                                                 const ToolCallRules& rules) {

@@ -73,12 +73,12 @@ inline constexpr std::array kRefusalNames = {"memory", "queue", "quota",
 enum class MemoryPart { kRequests, kEncoding };
 inline constexpr std::array kMemoryPartNames = {"requests", "encoding"};
 
-// Observes requests, for metrics. Must be thread-safe and fast.
 // Where a constraint's grammar came from.
 enum class ConstraintGrammar { kKept, kCompiled, kRefused };
 inline constexpr std::array<const char*, 3> kConstraintGrammarNames = {
     "kept", "compiled", "refused"};
 
+// Observes requests, for metrics. Must be thread-safe and fast.
 class GenerationObserver {
  public:
   virtual ~GenerationObserver() = default;

@@ -21,7 +21,10 @@ std::vector<int32_t> CommitPath(Session& session,
     const int32_t node = round.kept_nodes[i];
     const bool is_probe = tree.is_probe(node);
     const bool closed = !round.closed_rows.empty() && round.closed_rows[i + 1];
-    if (!closed) result.row_tokens[node + 1] = outputs[i + 1].token;
+    // A window is read whatever the constraint says of it.
+    if (!closed || is_probe) {
+      result.row_tokens[node + 1] = outputs[i + 1].token;
+    }
     acceptable[node] = !is_probe && !closed;
     ++(is_probe ? result.stats.probe_rows : result.stats.draft_rows);
   }

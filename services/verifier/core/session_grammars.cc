@@ -15,7 +15,8 @@ constexpr size_t kMostUnused = 32;
 
 absl::StatusOr<std::unique_ptr<grammar::ConstrainedText>>
 SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
-                       std::vector<TokenId> end_tokens) {
+                       std::vector<TokenId> end_tokens,
+                       const std::string& caller) {
   if (vocabulary_ == nullptr) {
     return absl::FailedPreconditionError(
         "constraint: this verifier has no tokenizer");
@@ -24,15 +25,25 @@ SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
   if (kept.live == nullptr) {
     kept.live = std::make_shared<grammar::LiveGrammar>(grammar, vocabulary_);
     kept.grammar = std::move(grammar);
+    kept.caller = caller;
   }
   kept.last_used = ++uses_;
   auto text = std::make_unique<grammar::ConstrainedText>(
       kept.live, std::move(end_tokens));
-  if (MakeRoom()) return text;
+  const bool has_room = MakeRoom();
+  int64_t callers = 0;
+  for (const auto& [key, each] : kept_) {
+    if (each.caller == caller && each.live.use_count() > 1) {
+      callers += each.live->bytes();
+    }
+  }
+  if (has_room && callers <= max_bytes_ / 2) return text;
   text.reset();
   MakeRoom();  // without this one, if no other session uses it
   return absl::ResourceExhaustedError(
-      "constraint: the grammars of other requests take all memory");
+      has_room ? "constraint: the grammars of the caller's other requests take "
+                 "all memory that one caller may have"
+               : "constraint: the grammars of other requests take all memory");
 }
 
 int64_t SessionGrammars::bytes() const {

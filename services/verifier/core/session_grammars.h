@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "absl/container/flat_hash_map.h"
@@ -28,10 +29,11 @@ class SessionGrammars {
       : vocabulary_(std::move(vocabulary)), max_bytes_(max_bytes) {}
 
   // A text under `grammar`, empty as yet. `end_tokens` end it.
-  // ResourceExhausted if the grammars of other sessions leave no memory.
+  // ResourceExhausted if the grammars of other sessions leave no memory, or
+  // those that sessions use and `caller` was the first to ask for take half.
   absl::StatusOr<std::unique_ptr<grammar::ConstrainedText>> Begin(
       std::shared_ptr<const grammar::Grammar> grammar,
-      std::vector<TokenId> end_tokens);
+      std::vector<TokenId> end_tokens, const std::string& caller);
 
   int64_t bytes() const;  // of all automata and masks, about
 
@@ -39,6 +41,7 @@ class SessionGrammars {
   struct Kept {
     std::shared_ptr<const grammar::Grammar> grammar;
     std::shared_ptr<grammar::LiveGrammar> live;
+    std::string caller;  // that asked for it first
     int64_t last_used = 0;
   };
   // Drops unused ones and divides the memory among the others; false if these

@@ -172,8 +172,8 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   if (request.grammar != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(
         session.text,
-        grammars_.Begin(std::move(request.grammar),
-                        request.sampling.end_tokens));
+        grammars_.Begin(std::move(request.grammar), request.sampling.end_tokens,
+                        request.caller));
     session.text->Append(
         absl::MakeConstSpan(request.tokens).subspan(request.prompt_length));
     const absl::Status& kept = session.text->status();
@@ -476,18 +476,22 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
                                PassResult& result, size_t index,
                                PassReport& report) {
   Session& session = *share.session;
-  if (status.ok()) status = session.mask_status;
-  if (status.ok()) {
+  if (!status.ok()) {
+    status = Annotate(status, "forward pass");
+  } else if (!session.mask_status.ok()) {
+    status = session.mask_status;
+  } else {
     std::vector<SampledToken>& outputs = result.outputs[index];
     status = share.prefill_rows > 0
                  ? FinishPrefill(session, share.prefill_rows, outputs, report)
                  : FinishRound(session, outputs, report);
+    status = Annotate(status, "forward pass");
   }
   session.idle_since = clock_();
   recent_callers_[session.request.caller] = {session.request.weight,
                                              session.idle_since};
   if (!status.ok()) {
-    Fail(session.id, Annotate(status, "forward pass"), report);
+    Fail(session.id, std::move(status), report);
   } else if (session.finish != FinishReason::kNone) {
     admission_.Release(session);
   }

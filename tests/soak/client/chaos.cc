@@ -158,10 +158,21 @@ bool IsRight(const Outcome& outcome, const std::vector<TokenId>& whole,
          std::equal(got.begin(), got.end(), whole.begin());
 }
 
+// The same constraint in a spelling that few requests have had before, so that
+// it is compiled anew.
+void Respell(size_t spaces, v1::Constraint& constraint) {
+  if (constraint.has_json_schema()) {
+    constraint.mutable_json_schema()->append(spaces, ' ');
+  } else if (constraint.has_grammar()) {
+    constraint.mutable_grammar()->append(spaces, '\n');
+  }
+}
+
 // Retries after a refusal, as a client does.
 void Drive(const testing::WireClient& client, Work work, const Plan& plan,
            const std::vector<TokenId>& whole, Record& record) {
   work.cache_scope = plan.scope;
+  Respell(plan.stop_after, work.constraint);
   const absl::Time deadline = MonotonicNow() + plan.time;
   while (true) {
     absl::Time due = deadline;

@@ -398,19 +398,30 @@ TEST(ConstrainedTextTest, ATextThatNeedsTooMuchMemoryIsAnErrorAndNotFree) {
                            200'000 + 2'000 * int64_t{seed});
     ConstrainedText text = Text(live);
     text.Append({Id("\"")});
+    ConstrainedText plain = Text(Live(ManyStates));
+    plain.Append({Id("\"")});
     std::mt19937 random(seed);
     absl::Status status;
     for (int i = 0; i < 3000 && status.ok(); ++i) {
       // A draft may be what the memory ends at: then it is not accepted.
-      const auto masks =
-          text.MaskRows({0, Id("a"), Id("b"), Id("b")}, {-1, 0, 1, 0});
+      const std::vector<TokenId> rows = {0, Id("a"), Id("b"), Id("b")};
+      const std::vector<int32_t> parents = {-1, 0, 1, 0};
+      const auto masks = text.MaskRows(rows, parents);
       status = masks.status();
       if (!status.ok()) break;
+      const auto want = plain.MaskRows(rows, parents);
+      FORETOKEN_ASSERT_OK(want);
+      for (size_t row = 0; row < rows.size(); ++row) {
+        if ((*masks)[row] == nullptr) continue;
+        ASSERT_EQ(*(*masks)[row], *(*want)[row])
+            << "row " << row << " after " << i << " tokens, seed " << seed;
+      }
       ASSERT_NE((*masks)[0], nullptr)
           << "free after " << i << " tokens, seed " << seed;
       const TokenId token = random() % 2 == 0 ? Id("a") : Id("b");
       ASSERT_TRUE(HasToken(*(*masks)[0], token)) << "seed " << seed;
       text.Append({token});
+      plain.Append({token});
     }
     EXPECT_THAT(status,
                 StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")))
@@ -444,6 +455,50 @@ TEST(ConstrainedTextTest, ALackOfMemoryForADraftEndsNothing) {
     FORETOKEN_ASSERT_OK(text.status());
   }
   EXPECT_GT(live->generation(), 1);
+}
+
+// A text of n bytes can be read in about n * n ways of n items each.
+TEST(ConstrainedTextTest, AnAmbiguousGrammarEndsAtABoundOfWork) {
+  const auto live = Live([](GrammarBuilder& b) {
+    const Symbol s = b.Declare();
+    b.AddAlternative(s, {s, s});
+    b.AddAlternative(s,
+                     {b.Terminal(b.regexes().Bytes(ByteSet::Range('a', 'b')))});
+    return s;
+  });
+  ConstrainedText text = Text(live);
+  int64_t most = 0;
+  int written = 0;
+  while (text.status().ok() && written < 5000) {
+    const int64_t generation = live->generation();
+    const int64_t before = live->automaton().work();
+    text.Append({Id("a")});
+    ++written;
+    if (live->generation() == generation) {
+      most = std::max(most, live->automaton().work() - before);
+    }
+  }
+  EXPECT_GT(written, 100);
+  EXPECT_THAT(text.status(),
+              StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("")));
+  EXPECT_LT(most, 3'000'000);  // by one byte
+}
+
+// An end token that the grammar asks for by name ends the text nevertheless.
+TEST(ConstrainedTextTest, AnEndTokenInsideTheGrammarIsNotAllowed) {
+  ConstrainedText text = Text(Live([](GrammarBuilder& b) {
+    return b.Sequence(
+        {b.Literal("a"),
+         b.Choice({b.Literal("b"),
+                   b.Literal(TokenVocabulary::ControlBytes("<eot>"))}),
+         b.Literal("a")});
+  }));
+  text.Append({Id("a")});
+  EXPECT_THAT(AllowedBy(MaskAfter(text)), ElementsAre(Id("b"), Id("ba")));
+  text.Append({kOtherEnd});
+  EXPECT_FALSE(text.complete());
+  EXPECT_THAT(text.status(),
+              StatusIs(absl::StatusCode::kInvalidArgument, HasSubstr("ended")));
 }
 
 TEST(ConstrainedTextTest, AMaskThatNeedsTooMuchMemoryIsAnError) {

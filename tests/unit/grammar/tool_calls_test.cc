@@ -131,7 +131,7 @@ TEST(ToolCallsTest, ControlsAreTheSpecialTokensAlone) {
       "TOOL_CALLS]",
       "a",
       "\xFF",
-      "\xFF[TOOL_CALLS]"};
+      "\xFF[TOOL_CALLS]\xFF"};
   TokenId id = 0;
   for (const std::string& text : texts) {
     vocabulary->Add(id++, text, text, TokenKind::kText);

@@ -227,6 +227,30 @@ TEST(SamplerAllowedTest, EndTokensPassUnderMinTokensWhereNothingElseIsAllowed) {
   EXPECT_EQ(Sample(params, logits, &text).token, 99);
 }
 
+TEST(SamplerAllowedTest, AnEndTokenThatIsNamedTwiceIsNoText) {
+  SamplingParams params;
+  params.min_tokens = 5;
+  params.end_tokens = {1, 1};
+  const std::vector<float> logits = {3.0f, 2.0f, 1.0f};
+  const std::vector<uint64_t> end = Bits(3, {1});
+  EXPECT_EQ(Sample(params, logits, &end).token, 1);
+  // Two bits, one of which is text.
+  const std::vector<uint64_t> both = Bits(3, {1, 2});
+  EXPECT_EQ(Sample(params, logits, &both).token, 2);
+}
+
+TEST(SamplerAllowedTest, WhereNoAllowedTokenHasALogitTheLowestIsTaken) {
+  std::vector<float> logits(200, 1.0f);
+  for (const TokenId token : {130, 150}) logits[token] = -kInfinity;
+  const std::vector<uint64_t> allowed = Bits(200, {130, 150});
+  SamplingParams params;
+  EXPECT_EQ(Sample(params, logits, &allowed).token, 130);
+  params.temperature = 1.0f;
+  for (params.seed = 0; params.seed < 50; ++params.seed) {
+    EXPECT_EQ(Sample(params, logits, &allowed).token, 130);
+  }
+}
+
 // A tokenizer may have more tokens than the model has logits.
 TEST(SamplerAllowedTest, BitsBeyondTheVocabularyCountForNothing) {
   SamplingParams params;

@@ -31,6 +31,9 @@ constexpr int64_t kBytesPerStop = 256;
 // Copies of a constraint: in the request, in the session that may be replayed,
 // in the one that is opened, and there as a message and as its bytes.
 constexpr int64_t kConstraintCopies = 5;
+// The automaton that drafts are checked with, and the expressions that it
+// begins with.
+constexpr int64_t kAutomatonBytes = 3 << 20;
 // Unsent answers in memory, over their size serialized: ids and drafters take a
 // byte or two there, a tree's node at least 7 for 16, and of log-probabilities
 // each is a message of its own.
@@ -77,6 +80,7 @@ int64_t GenerateBytes(const GenerationRequest& request) {
   total += kConstraintCopies *
            (static_cast<int64_t>(request.constraint.bytes()) +
             bytes(request.constraint.choices.size(), sizeof(std::string)));
+  if (!request.constraint.empty()) total += kAutomatonBytes;
   total += kUnsentBytes *
            (request.sampling.logprobs >= 0 ? kLogprobsFactor : kUnsentFactor);
   return total;

@@ -280,7 +280,8 @@ TEST(ChatRequestTest, RulesOfToolsAreThoseOfTheChoiceAndOfStrictTools) {
     const auto read = ReadChatRequest(absl::StrCat(
         R"({"messages": [{"role": "user", "content": "a"}], "tools": [
              {"function": {"name": "f", "strict": true}},
-             {"function": {"name": "g", "strict": false}}])",
+             {"function": {"name": "g", "strict": false}},
+             {"name": "h", "strict": true}])",
         fields, "}"));
     EXPECT_THAT(read, IsOk()) << fields;
     return *read;
@@ -288,7 +289,7 @@ TEST(ChatRequestTest, RulesOfToolsAreThoseOfTheChoiceAndOfStrictTools) {
   const ApiRequest automatic = request("");
   EXPECT_FALSE(automatic.tool_rules.required);
   EXPECT_FALSE(automatic.one_call);
-  EXPECT_EQ(automatic.tool_rules.strict, ToolNames{"f"});
+  EXPECT_EQ(automatic.tool_rules.strict, (ToolNames{"f", "h"}));
   const ApiRequest none = request(R"(, "tool_choice": "none")");
   EXPECT_TRUE(none.tool_rules.empty());
   EXPECT_FALSE(none.with_tools);

@@ -116,7 +116,7 @@ ApiRequest Read(const std::string& fields) {
            {"type": "function", "function": {"name": "f", "strict": true,
             "parameters": )",
       kSchemaOfF, R"(}}, {"function": {"name": "g.2", "parameters": )",
-      kSchemaOfG, R"(}}, {"name": "none", "strict": 7}])", fields, "}"));
+      kSchemaOfG, R"(}}, {"name": "none", "strict": false}])", fields, "}"));
   EXPECT_THAT(request, testing::IsOk());
   return *std::move(request);
 }

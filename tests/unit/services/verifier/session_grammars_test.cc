@@ -38,7 +38,7 @@ std::shared_ptr<const grammar::Grammar> Word(absl::string_view word) {
 
 TEST(SessionGrammarsTest, WithoutAVocabularyAConstraintIsRefused) {
   SessionGrammars grammars(nullptr, kBytes);
-  EXPECT_THAT(grammars.Begin(Word("ab"), {kEnd}),
+  EXPECT_THAT(grammars.Begin(Word("ab"), {kEnd}, "me"),
               StatusIs(absl::StatusCode::kFailedPrecondition,
                        HasSubstr("no tokenizer")));
 }
@@ -46,10 +46,10 @@ TEST(SessionGrammarsTest, WithoutAVocabularyAConstraintIsRefused) {
 TEST(SessionGrammarsTest, TextsOfOneGrammarAreIndependent) {
   SessionGrammars grammars(Letters(), kBytes);
   const auto word = Word("ab");
-  auto first = grammars.Begin(word, {kEnd});
+  auto first = grammars.Begin(word, {kEnd}, "me");
   FORETOKEN_ASSERT_OK(first);
   (*first)->Append({0});
-  auto second = grammars.Begin(word, {kEnd});
+  auto second = grammars.Begin(word, {kEnd}, "me");
   FORETOKEN_ASSERT_OK(second);
   EXPECT_EQ((*first)->Forced(9), "b");
   EXPECT_EQ((*second)->Forced(9), "ab");
@@ -62,13 +62,13 @@ TEST(SessionGrammarsTest, TextsOfOneGrammarAreIndependent) {
 TEST(SessionGrammarsTest, TextsOfOneGrammarShareItsAutomaton) {
   SessionGrammars grammars(Letters(), kBytes);
   const auto word = Word("ab");
-  const auto first = grammars.Begin(word, {kEnd});
+  const auto first = grammars.Begin(word, {kEnd}, "me");
   FORETOKEN_ASSERT_OK(first);
   const long holders = word.use_count();
   EXPECT_GT(holders, 1);
   std::vector<std::unique_ptr<grammar::ConstrainedText>> more;
   for (int i = 0; i < 5; ++i) {
-    auto text = grammars.Begin(word, {kEnd});
+    auto text = grammars.Begin(word, {kEnd}, "me");
     FORETOKEN_ASSERT_OK(text);
     more.push_back(*std::move(text));
   }
@@ -81,23 +81,23 @@ TEST(SessionGrammarsTest, ThoseThatNoSessionUsesAreKeptForTheNextOne) {
   {
     const auto word = Word("ab");
     kept = word;
-    FORETOKEN_ASSERT_OK(grammars.Begin(word, {kEnd}));
+    FORETOKEN_ASSERT_OK(grammars.Begin(word, {kEnd}, "me"));
   }
-  FORETOKEN_ASSERT_OK(grammars.Begin(Word("ba"), {kEnd}));
+  FORETOKEN_ASSERT_OK(grammars.Begin(Word("ba"), {kEnd}, "me"));
   EXPECT_FALSE(kept.expired());
 }
 
 TEST(SessionGrammarsTest, OfManyUnusedOnesTheOldestGo) {
   SessionGrammars grammars(Letters(), kBytes);
   const auto used = Word("ab");
-  const auto text = grammars.Begin(used, {kEnd});
+  const auto text = grammars.Begin(used, {kEnd}, "me");
   FORETOKEN_ASSERT_OK(text);
   const long holders = used.use_count();
   std::vector<std::weak_ptr<const grammar::Grammar>> others;
   for (int i = 0; i < 100; ++i) {
     const auto word = Word(absl::StrCat("word", i));
     others.push_back(word);
-    FORETOKEN_ASSERT_OK(grammars.Begin(word, {kEnd}));
+    FORETOKEN_ASSERT_OK(grammars.Begin(word, {kEnd}, "me"));
   }
   int alive = 0;
   for (const auto& other : others) alive += !other.expired();
@@ -113,7 +113,7 @@ TEST(SessionGrammarsTest, BeyondTheMemoryOneIsRefusedAndLeavesNothing) {
   SessionGrammars grammars(Letters(), /*max_bytes=*/1);
   const auto word = Word("ba");
   const long holders = word.use_count();
-  EXPECT_THAT(grammars.Begin(word, {kEnd}),
+  EXPECT_THAT(grammars.Begin(word, {kEnd}, "me"),
               StatusIs(absl::StatusCode::kResourceExhausted,
                        HasSubstr("take all memory")));
   EXPECT_EQ(word.use_count(), holders);
@@ -127,18 +127,35 @@ TEST(SessionGrammarsTest, UnusedOnesMakeRoomForThoseThatCome) {
   }
   // Room for two.
   SessionGrammars grammars(Letters(), 5 * each / 2);
-  const auto used = grammars.Begin(Word("ab"), {kEnd});
+  const auto used = grammars.Begin(Word("ab"), {kEnd}, "me");
   FORETOKEN_ASSERT_OK(used);
   for (const char* word : {"ba", "aa", "bb"}) {
-    FORETOKEN_EXPECT_OK(grammars.Begin(Word(word), {kEnd})) << word;
+    FORETOKEN_EXPECT_OK(grammars.Begin(Word(word), {kEnd}, "me")) << word;
   }
-  const auto second = grammars.Begin(Word("ba"), {kEnd});
+  const auto second = grammars.Begin(Word("ba"), {kEnd}, "you");
   FORETOKEN_ASSERT_OK(second);
   EXPECT_THAT(
-      grammars.Begin(Word("aa"), {kEnd}),
+      grammars.Begin(Word("aa"), {kEnd}, "they"),
       StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("memory")));
   (*used)->Append({0});
   EXPECT_EQ((*used)->Forced(9), "b");
+}
+
+TEST(SessionGrammarsTest, TheGrammarsOfOneCallerTakeHalfOfTheMemory) {
+  int64_t each = 0;
+  {
+    grammar::LiveGrammar live(Word("ab"), Letters());
+    each = live.bytes();
+  }
+  SessionGrammars grammars(Letters(), 5 * each);
+  const auto first = grammars.Begin(Word("ab"), {kEnd}, "me");
+  FORETOKEN_ASSERT_OK(first);
+  const auto second = grammars.Begin(Word("ba"), {kEnd}, "me");
+  FORETOKEN_ASSERT_OK(second);
+  EXPECT_THAT(grammars.Begin(Word("aa"), {kEnd}, "me"),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("one caller may have")));
+  FORETOKEN_EXPECT_OK(grammars.Begin(Word("aa"), {kEnd}, "you"));
 }
 
 }  // namespace

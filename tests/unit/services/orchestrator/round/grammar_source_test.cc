@@ -1,5 +1,6 @@
 #include "services/orchestrator/core/round/grammar_source.h"
 
+#include <map>
 #include <memory>
 #include <random>
 #include <string>
@@ -175,6 +176,7 @@ TEST_F(GrammarSourceTest, AutoAloneDraftsWhatIsForcedAndWritesWhatOffWrites) {
   target.vocab_size = testing::kTinyVocabulary;
   target.max_positions = 4096;
   target.eos_tokens = {1};
+  std::map<std::string, int64_t> accepted;  // by mode
   const auto run = [&](const std::string& mode, uint64_t seed) {
     GenerationRequest request;
     request.prompt = {0, 5, static_cast<TokenId>(2 + seed)};
@@ -215,6 +217,7 @@ TEST_F(GrammarSourceTest, AutoAloneDraftsWhatIsForcedAndWritesWhatOffWrites) {
       if (counts.id == DrafterId::kGrammar) counted += counts.accepted;
     }
     EXPECT_EQ(credited, counted);
+    accepted[mode] += loop->summary().accepted;
     return std::pair(tokens, credited);
   };
   int64_t forced = 0;
@@ -224,10 +227,14 @@ TEST_F(GrammarSourceTest, AutoAloneDraftsWhatIsForcedAndWritesWhatOffWrites) {
     const auto all = run("auto", seed);
     EXPECT_EQ(all.first, off.first) << "seed " << seed;
     forced += all.second;
-    const auto named = run("prompt_lookup", seed);
-    EXPECT_EQ(named.first, off.first) << "seed " << seed;
-    EXPECT_EQ(named.second, 0);
+    for (const char* mode : {"prompt_lookup", "lookahead:window=5,ngram=3"}) {
+      const auto named = run(mode, seed);
+      EXPECT_EQ(named.first, off.first) << mode << ", seed " << seed;
+      EXPECT_EQ(named.second, 0) << mode;
+    }
   }
+  // Its window holds tokens that the constraint forbids.
+  EXPECT_THAT(accepted["lookahead:window=5,ngram=3"], Gt(20));
   EXPECT_THAT(forced, Gt(50));
 }
 
