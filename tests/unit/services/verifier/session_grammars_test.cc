@@ -130,7 +130,7 @@ TEST(SessionGrammarsTest, UnusedOnesMakeRoomForThoseThatCome) {
   const auto used = grammars.Begin(Word("ab"), {kEnd}, "me");
   FORETOKEN_ASSERT_OK(used);
   for (const char* word : {"ba", "aa", "bb"}) {
-    FORETOKEN_EXPECT_OK(grammars.Begin(Word(word), {kEnd}, "me")) << word;
+    FORETOKEN_EXPECT_OK(grammars.Begin(Word(word), {kEnd}, word)) << word;
   }
   const auto second = grammars.Begin(Word("ba"), {kEnd}, "you");
   FORETOKEN_ASSERT_OK(second);
