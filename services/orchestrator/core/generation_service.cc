@@ -33,8 +33,8 @@ constexpr int64_t kReceivedAtOnce = 4;
 // Caps the cost that a request can claim.
 constexpr int64_t kMaxCost = 1 << 17;
 // Drafts are checked against constraints whose grammar takes at most this much
-// memory; the automaton of a request may grow by as much again, and by twice
-// that for a moment (GenerateBytes counts it).
+// memory; the automaton of a request may grow by as much again (GenerateBytes
+// counts both).
 constexpr int64_t kCheckedGrammarBytes = int64_t{1} << 20;
 
 int64_t PromptBytes(const GenerationRequest& request) {
@@ -509,7 +509,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
         grammar::GrammarBytes(*compiled) <= kCheckedGrammarBytes) {
       drafting.grammar = std::make_shared<grammar::LiveGrammar>(
           std::move(compiled), vocabulary_, kCheckedGrammarBytes,
-          2 * kCheckedGrammarBytes);
+          kCheckedGrammarBytes);
     }
   }
   if (request.text.has_value()) {

@@ -33,7 +33,7 @@ constexpr int64_t kBytesPerStop = 256;
 constexpr int64_t kConstraintCopies = 5;
 // The automaton that drafts are checked with, and the expressions that it
 // begins with.
-constexpr int64_t kAutomatonBytes = 3 << 20;
+constexpr int64_t kAutomatonBytes = 2 << 20;
 // Unsent answers in memory, over their size serialized: ids and drafters take a
 // byte or two there, a tree's node at least 7 for 16, and of log-probabilities
 // each is a message of its own.
@@ -127,9 +127,9 @@ int64_t LargestRequestBytes(int64_t max_prompt_bytes,
   request.stop_token_ids.resize(kMaxTokenListSize);
   request.stop_strings.assign(StopMatcher::kMaxStrings,
                               std::string(StopMatcher::kMaxStringBytes, 's'));
-  const int64_t handled = GenerateBytes(request) +
-                          kConstraintCopies * max_constraint_bytes +
-                          kBytesPerTextByte * max_prompt_bytes;
+  const int64_t handled =
+      GenerateBytes(request) + kConstraintCopies * max_constraint_bytes +
+      kAutomatonBytes + kBytesPerTextByte * max_prompt_bytes;
   const int64_t parsed =
       MaxWireBytes(max_prompt_bytes, max_constraint_bytes) +
       kParsedBytesPerWireByte * (max_prompt_bytes + max_prompt_bytes / 4);
