@@ -130,8 +130,7 @@ void FencedCalls::TakeFence(char c) {
 
 void FencedCalls::TakeOtherFence(char c) {
   if (c == kTick && !in_ticks_) {
-    // A fence has no backticks behind its language: this is code within a line
-    // of text.
+    // No backticks follow a fence's language: this is code inside a sentence.
     state_ = State::kText;
     line_start_ = false;
     return TakeText(c);

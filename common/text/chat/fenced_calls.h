@@ -5,9 +5,9 @@
 //   {"name": "f", "arguments": {"x": 1}}
 //   ```
 //
-// The block has no language or `json`, and holds one call or an array of calls
-// of tools that are offered, each with its arguments, and nothing else. White
-// space around the block goes with it. Everything else is content, unchanged:
+// The block has no language or `json`. It holds nothing but one call, or an
+// array of calls, each to an offered tool and with its arguments. White space
+// around the block is dropped. Everything else is content, unchanged:
 // blocks of other languages with all that is in them, blocks without an end,
 // and blocks of more than kMaxHeldBytes.
 //

@@ -20,9 +20,9 @@ constexpr size_t kMaxNameBytes = 256;
 // Members of one JSON object that are constraints. Owned by one thread.
 class ConstraintReader {
  public:
-  // `raw`: the object as the body spells it; errors are left in `fields`, that
-  // of the object. `empty_is_none`: an empty text is no constraint, else it is
-  // an error.
+  // `fields`: those of the object, which also take its errors; `raw`: the
+  // object as the body spells it. `empty_is_none`: an empty text means that
+  // there is no constraint; otherwise it is an error.
   ConstraintReader(absl::string_view raw, RequestFields& fields,
                    ApiRequest& request, bool empty_is_none = false)
       : raw_(raw),

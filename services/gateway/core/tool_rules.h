@@ -1,6 +1,6 @@
-// What a request says of its tool calls, and the constraint that follows: calls
-// that must be there (tool_choice), and arguments that must follow the schema
-// of their function (strict).
+// Reads a request's rules for tool calls and makes a constraint from them:
+// tool_choice can require a call, and `strict` makes the arguments follow the
+// function's schema.
 //
 // Pure functions, thread-safe.
 #ifndef FORETOKEN_SERVICES_GATEWAY_CORE_TOOL_RULES_H_
@@ -25,8 +25,8 @@ enum class FunctionPlace : uint8_t { kMember, kTop };
 // called. Errors are left in `fields`.
 bool ReadToolChoice(RequestFields& fields, FunctionPlace place,
                     ApiRequest& request);
-// Once request.with_tools and tool_names are known: fails `fields` for a choice
-// of a tool that there is not, drops the rules of tools that may not be called.
+// To be called once request.with_tools and tool_names are known. Fails `fields`
+// if the chosen tool does not exist, and drops rules if no tool may be called.
 void CheckToolChoice(RequestFields& fields, FunctionPlace place,
                      ApiRequest& request);
 // Reads `strict` of a function, whose fields are `function`, into `request`.
