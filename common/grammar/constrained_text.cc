@@ -243,7 +243,10 @@ std::string ConstrainedText::Forced(size_t max) {
   if (ended_ || !status_.ok()) return {};
   Automaton::State state = Current();
   if (!status_.ok()) return {};
-  return grammar_->automaton().Forced(state, max);
+  std::string forced = grammar_->automaton().Forced(state, max);
+  forced.resize(
+      std::min(forced.find(TokenVocabulary::kControlByte), forced.size()));
+  return forced;
 }
 
 }  // namespace foretoken::grammar

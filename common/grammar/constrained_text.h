@@ -98,7 +98,8 @@ class ConstrainedText {
   std::vector<bool> Allowed(absl::Span<const TokenId> tokens,
                             absl::Span<const int32_t> parents);
 
-  // The bytes that must follow the text, at most `max`.
+  // The bytes that must follow the text, at most `max`, and up to a special
+  // token, since no text encodes to it.
   std::string Forced(size_t max);
 
  private:

@@ -11,7 +11,6 @@ namespace foretoken::grammar {
 namespace {
 
 constexpr size_t kMaxTokenBytes = 4096;
-constexpr char kControlByte = '\xFF';
 // Longer slices let more tokens pass without a walk; strings with a bound need
 // the shorter ones as they end.
 constexpr int kSlices[] = {TokenVocabulary::kMostCharacters, 16, 6};

@@ -88,6 +88,7 @@ class TokenVocabulary {
   // The name between two bytes 0xFF, which UTF-8 does not have: only a grammar
   // that asks for the special token of this name reads them.
   static std::string ControlBytes(absl::string_view name);
+  static constexpr char kControlByte = '\xFF';  // where they begin and end
   // What follows is only needed for masks. It is made when first asked for,
   // which takes a second for a large vocabulary, or by PrepareMasks.
   void PrepareMasks() const;

@@ -87,11 +87,9 @@ void GrammarSource::Ask(const DraftRound& round,
   asked_ = round.max_nodes > 0;
   if (!asked_) return;
   const absl::Time start = clock_();
-  // Up to a special token: no text encodes to it.
-  std::string forced = constraint_->Forced(kMaxBytes);
-  forced.resize(std::min(forced.find('\xFF'), forced.size()));
   const std::vector<TokenId> tokens = TokensAfter(
-      tokenizer_, text.subspan(std::min(prompt_length_, text.size())), forced);
+      tokenizer_, text.subspan(std::min(prompt_length_, text.size())),
+      constraint_->Forced(kMaxBytes));
   int32_t parent = kRootParent;
   float chance = 1.0f;
   for (size_t i = 0; i < tokens.size(); ++i) {
