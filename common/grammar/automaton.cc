@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/container/flat_hash_set.h"
+#include "absl/numeric/bits.h"
 
 namespace foretoken::grammar {
 namespace {
@@ -12,7 +13,7 @@ using Nonterminal = Grammar::Nonterminal;
 // Memory of a node of each kind beside its vectors, about.
 constexpr int64_t kPlaceBytes = 160;
 constexpr int64_t kColumnBytes = 160;
-constexpr int64_t kStateBytes = 96;
+constexpr int64_t kStateBytes = 112;
 
 // Items of a column: the ways to read a text in an ambiguous grammar.
 constexpr size_t kMaxItems = 20'000;
@@ -20,25 +21,13 @@ constexpr int64_t kMaxVisits = 1'000'000;
 
 // The search for plain characters that may follow gives up after this many
 // states: beyond that, walking the whole vocabulary is cheaper.
-constexpr size_t kMaxPlainStates = 8;
+constexpr size_t kMaxPlainStates = 3;
 // It looks this far, unless the form of an expression tells more.
 constexpr int kFewCharacters = 16;
 
-// The byte ranges of the characters of two to four bytes in UTF-8.
-struct Utf8Form {
-  int length;
-  uint8_t ranges[4][2];
-};
-constexpr Utf8Form kUtf8Forms[] = {
-    {2, {{0xC2, 0xDF}, {0x80, 0xBF}}},
-    {3, {{0xE0, 0xE0}, {0xA0, 0xBF}, {0x80, 0xBF}}},
-    {3, {{0xE1, 0xEC}, {0x80, 0xBF}, {0x80, 0xBF}}},
-    {3, {{0xED, 0xED}, {0x80, 0x9F}, {0x80, 0xBF}}},
-    {3, {{0xEE, 0xEF}, {0x80, 0xBF}, {0x80, 0xBF}}},
-    {4, {{0xF0, 0xF0}, {0x90, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}}},
-    {4, {{0xF1, 0xF3}, {0x80, 0xBF}, {0x80, 0xBF}, {0x80, 0xBF}}},
-    {4, {{0xF4, 0xF4}, {0x80, 0x8F}, {0x80, 0xBF}, {0x80, 0xBF}}},
-};
+// A state that stays the same on all characters of a form has few states within
+// these; the others are not worth a search.
+constexpr size_t kMaxStatesInside = 2;
 
 bool Seen(const std::vector<uint64_t>& seen, int32_t member) {
   return (seen[member >> 6] >> (member & 63)) & 1;
@@ -450,6 +439,7 @@ Automaton::State Automaton::StateOf(std::vector<Thread> threads,
   threads_.insert(threads_.end(), kept.begin(), kept.end());
   states_.push_back(state);
   next_.resize(next_.size() + class_count_, -1);
+  loops_.emplace_back();
   Charge(kStateBytes + static_cast<int64_t>(16 * kept.size()) +
          4 * class_count_);
   return found->second;
@@ -511,6 +501,45 @@ std::string Automaton::Forced(State& state, size_t max) {
     state = StepClass(state, static_cast<uint8_t>(only));
   }
   return forced;
+}
+
+bool Automaton::StaysOn(State state, CharacterGroups groups) {
+  if ((groups & loops_[state].leaves) != 0) return false;
+  for (CharacterGroups open = groups & ~loops_[state].stays; open != 0;
+       open &= open - 1) {
+    const CharacterGroups group = open & (~open + 1);
+    // By value: new states move loops_.
+    const bool stays =
+        group != kNoCharacters && StaysOnGroup(state, absl::countr_zero(open));
+    (stays ? loops_[state].stays : loops_[state].leaves) |= group;
+    if (!stays) return false;
+  }
+  return true;
+}
+
+bool Automaton::StaysOnGroup(State state, int group) {
+  if (group >= kUtf8FormCount) {
+    const absl::Span<const uint8_t> characters = AsciiOfGroup(group);
+    return std::all_of(
+        characters.begin(), characters.end(),
+        [&](uint8_t character) { return Step(state, character) == state; });
+  }
+  std::vector<State> inside = {state};
+  for (const std::vector<uint8_t>& position : plain_utf8_[group]) {
+    std::vector<State> further;
+    for (const State at : inside) {
+      for (const uint8_t byte_class : position) {
+        const State to = StepClass(at, byte_class);
+        if (to == kDead) return false;
+        if (std::find(further.begin(), further.end(), to) == further.end()) {
+          further.push_back(to);
+        }
+        if (further.size() > kMaxStatesInside) return false;
+      }
+    }
+    inside = std::move(further);
+  }
+  return inside.size() == 1 && inside.front() == state;
 }
 
 int Automaton::PlainCharacters(State state, int most) {
@@ -582,12 +611,12 @@ int Automaton::DfaPlain(int32_t dfa, int most) {
       std::vector<int32_t> next;
       const auto reach = [&](int32_t to) {
         if (seen.insert(to).second) next.push_back(to);
+        return seen.size() <= kMaxPlainStates;
       };
       for (const int32_t from : frontier) {
         for (const uint8_t byte_class : plain_ascii_) {
           const int32_t to = DfaStep(from, byte_class);
-          if (to == 0) return level;
-          reach(to);
+          if (to == 0 || !reach(to)) return level;
         }
         for (const auto& positions : plain_utf8_) {
           std::vector<int32_t> inside = {from};
@@ -605,16 +634,17 @@ int Automaton::DfaPlain(int32_t dfa, int most) {
             }
             inside = std::move(further);
           }
-          for (const int32_t to : inside) reach(to);
+          for (const int32_t to : inside) {
+            if (!reach(to)) return level;
+          }
         }
       }
       if (next.empty()) return most;
-      if (seen.size() > kMaxPlainStates) return level;
       frontier = std::move(next);
     }
     return std::min(most, kFewCharacters);
   };
-  const int found = search();
+  const int found = std::max(run, search());
   dfa_plain_[dfa] = static_cast<int8_t>(found);
   return found;
 }

@@ -30,6 +30,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
+#include "common/grammar/character_groups.h"
 #include "common/grammar/grammar.h"
 #include "common/grammar/regex.h"
 
@@ -75,6 +76,11 @@ class Automaton {
   // are, as long as they are plain: code points of valid UTF-8 without
   // controls, '"' and '\'.
   int PlainCharacters(State state, int most);
+
+  // Whether the state stays the same whatever characters of these groups
+  // follow, so that any text of them, also one cut off within its last
+  // character, may follow. Never with kNoCharacters.
+  bool StaysOn(State state, CharacterGroups groups);
 
   // Bytes of one class lead from every state to the same state.
   const std::array<uint8_t, 256>& class_of() const { return classes_.class_of; }
@@ -181,6 +187,12 @@ class Automaton {
     bool accepting = false;
   };
 
+  // What StaysOn has found out about a state.
+  struct Loops {
+    CharacterGroups stays = 0;
+    CharacterGroups leaves = 0;
+  };
+
   // Counts memory; beyond the bound, status() says so.
   void Charge(int64_t bytes);
   size_t Slot(State state, uint8_t byte_class) const {
@@ -202,6 +214,7 @@ class Automaton {
   int32_t DfaStep(int32_t dfa, uint8_t byte_class);
   State StateOf(std::vector<Thread> threads, bool accepting);
   State NewStep(State state, uint8_t byte_class);
+  bool StaysOnGroup(State state, int group);
   int DfaPlain(int32_t dfa, int most);
   // Whether the expression matches every single plain character.
   bool MatchesEachPlain(Expr expr);
@@ -225,12 +238,13 @@ class Automaton {
   std::vector<int8_t> dfa_plain_;  // PlainCharacters; -1: not known
   absl::flat_hash_map<Expr, bool> matches_each_plain_;
   std::vector<StateData> states_;
+  std::vector<Loops> loops_;  // by state
   std::vector<Thread> threads_;
   std::vector<State> next_;  // [states, classes], -1: not known
   absl::flat_hash_map<std::pair<std::vector<Thread>, bool>, State>
       state_index_;
   // Classes of the bytes of plain characters: ASCII, and the longer forms of
-  // UTF-8 with the classes of each of their bytes.
+  // UTF-8 (kUtf8Forms) with the classes of each of their bytes.
   std::vector<uint8_t> plain_ascii_;
   std::vector<std::vector<std::vector<uint8_t>>> plain_utf8_;
   State start_ = kDead;

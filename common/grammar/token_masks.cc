@@ -6,6 +6,13 @@
 #include "common/base/status_macros.h"
 
 namespace foretoken::grammar {
+namespace {
+
+// Below smaller nodes, walking costs less than asking whether it is needed.
+constexpr int32_t kWorthSkipping = 16;
+
+}  // namespace
+
 TokenMasks::TokenMasks(Automaton& automaton,
                        std::shared_ptr<const TokenVocabulary> vocabulary,
                        const Options& options)
@@ -49,6 +56,13 @@ absl::Status TokenMasks::Compute(Automaton::State state, int64_t max_work,
     const Automaton::State next =
         automaton_.StepClass(path_[node.depth], class_of[node.byte]);
     if (next == Automaton::kDead) {
+      i = node.skip;
+    } else if (node.skip - i >= kWorthSkipping &&
+               (next == path_[node.depth] || node.depth == 0) &&
+               automaton_.StaysOn(next, slice.rest.groups_below(i))) {
+      for (const TokenId token : slice.rest.tokens_from(i)) {
+        SetToken(mask, token);
+      }
       i = node.skip;
     } else {
       path_[node.depth + 1] = next;

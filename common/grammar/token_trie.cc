@@ -53,7 +53,14 @@ TokenTrie::TokenTrie(
       path.push_back(static_cast<int32_t>(nodes_.size()));
       nodes_.push_back({.depth = static_cast<uint16_t>(i),
                         .byte = static_cast<uint8_t>(bytes[i])});
+      first_token_.push_back(static_cast<int32_t>(tokens_.size()));
     }
+    groups_.resize(nodes_.size());
+    const std::vector<CharacterGroups> groups = GroupsToTheEnd(bytes);
+    for (size_t i = 0; i < path.size(); ++i) {
+      groups_[path[i]] |= groups[i + 1];
+    }
+    tokens_.push_back(token);
     nodes_[path.back()].token = token;
     max_depth_ = std::max(max_depth_, static_cast<int>(bytes.size()));
     before = bytes;

@@ -16,6 +16,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
+#include "common/grammar/character_groups.h"
 #include "common/text/vocabulary.h"
 
 namespace foretoken {
@@ -49,10 +50,25 @@ class TokenTrie {
       std::vector<std::pair<absl::string_view, TokenId>> tokens);
 
   absl::Span<const Node> nodes() const { return nodes_; }
+  // What follows the node's byte in tokens, if a character ends with it.
+  CharacterGroups groups_below(int32_t node) const { return groups_[node]; }
+  // The tokens that end at the node and below it.
+  absl::Span<const TokenId> tokens_from(int32_t node) const {
+    const int32_t first = first_token_[node];
+    const int32_t next = nodes_[node].skip;
+    const int32_t end = next < static_cast<int32_t>(nodes_.size())
+                            ? first_token_[next]
+                            : static_cast<int32_t>(tokens_.size());
+    return absl::MakeConstSpan(tokens_).subspan(first, end - first);
+  }
   int max_depth() const { return max_depth_; }
 
  private:
   std::vector<Node> nodes_;
+  // By node, apart from what every step of a walk reads.
+  std::vector<CharacterGroups> groups_;
+  std::vector<int32_t> first_token_;  // index in tokens_
+  std::vector<TokenId> tokens_;       // in the order of their bytes
   int max_depth_ = 0;  // bytes of the longest token
 };
 

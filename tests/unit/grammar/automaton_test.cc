@@ -16,6 +16,7 @@
 #include "absl/strings/str_join.h"
 #include "common/grammar/grammar.h"
 #include "common/grammar/json_text.h"
+#include "common/grammar/regex_syntax.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
@@ -741,10 +742,10 @@ TEST(AutomatonTest, PlainCharactersAreThoseThatMayFollowWhateverTheyAre) {
          return r.Concat(JsonStringContent(10, 10, r), r.Literal("x"));
        },
        -1},
-      {"not one word",
+      {"not one letter",
        [](Regexes& r) {
          return r.And(JsonStringContent(0, Regexes::kUnbounded, r),
-                      r.Not(r.Literal("word")));
+                      r.Not(r.Literal("w")));
        },
        kMost},
       {"no 'a'",
@@ -795,6 +796,37 @@ TEST(AutomatonTest, PlainCharactersAreThoseThatMayFollowWhateverTheyAre) {
       }
     }
   }
+}
+
+TEST(AutomatonTest, AStateStaysOnTheCharactersThatItDoesNotTellApart) {
+  const auto groups_of = [](absl::string_view text) {
+    return GroupsToTheEnd(text).front();
+  };
+  GrammarBuilder b;
+  Regexes& r = b.regexes();
+  // No slash, no digits, and of the characters of three bytes no euro sign.
+  const Expr wrong = r.Or({r.Literal("/"), r.Bytes(ByteSet::Range('0', '9')),
+                           r.Literal("\xE2\x82\xAC")});
+  const Symbol root = b.Sequence(
+      {b.Literal("<"),
+       b.Terminal(r.And(
+           r.Star(AnyCodePoint(TextForm::kUtf8, r)),
+           r.Not(r.Concat({Regexes::kAnything, wrong, Regexes::kAnything}))))});
+  Automaton automaton = Built(b, root);
+  const Automaton::State start = automaton.start();
+  const Automaton::State inside = automaton.Step(start, '<');
+  for (const char* stays :
+       {"", "a", "abcXYZ \n\"", "\xC3\xA9", "\xF0\x9F\x98\x80", "a\xC3",
+        "\xF0\x9F", "\xEE\x80\x80!"}) {
+    EXPECT_TRUE(automaton.StaysOn(inside, groups_of(stays))) << stays;
+  }
+  // The euro sign is of the form of all from U+1000 to U+CFFF.
+  for (const char* leaves : {"/", "a/b", "7", "0", "\xE2\x82\xAC",
+                             "\xE4\xB8\xAD", "\xA9", "\xC0\x80", "a\xFF"}) {
+    EXPECT_FALSE(automaton.StaysOn(inside, groups_of(leaves))) << leaves;
+  }
+  EXPECT_FALSE(automaton.StaysOn(start, groups_of("<")));
+  EXPECT_FALSE(automaton.StaysOn(Automaton::kDead, kNoCharacters));
 }
 
 }  // namespace

@@ -75,6 +75,34 @@ TEST(TokenTrieTest, WithoutTokensThereAreNoNodes) {
   EXPECT_EQ(trie.max_depth(), 0);
 }
 
+TEST(TokenTrieTest, ANodeKnowsTheTokensAndTheCharactersBelowIt) {
+  const TokenTrie trie(
+      {{"a", 7}, {"ab", 1}, {"abc9", 2}, {"x\xC3\xA9", 0}, {"\xC3", 5}});
+  const auto groups = [](absl::string_view text) {
+    return GroupsToTheEnd(text).front();
+  };
+  struct Want {
+    std::vector<TokenId> tokens;
+    CharacterGroups groups;
+  };
+  // a, ab, abc, abc9, x, x and half a character, the whole, half a character.
+  const std::vector<Want> wants = {{{7, 1, 2}, groups("bc9")},
+                                   {{1, 2}, groups("c9")},
+                                   {{2}, groups("9")},
+                                   {{2}, 0},
+                                   {{0}, groups("\xC3\xA9")},
+                                   {{0}, kNoCharacters},
+                                   {{0}, 0},
+                                   {{5}, 0}};
+  ASSERT_EQ(trie.nodes().size(), wants.size());
+  for (size_t i = 0; i < wants.size(); ++i) {
+    EXPECT_THAT(trie.tokens_from(static_cast<int32_t>(i)),
+                ::testing::ElementsAreArray(wants[i].tokens))
+        << i;
+    EXPECT_EQ(trie.groups_below(static_cast<int32_t>(i)), wants[i].groups) << i;
+  }
+}
+
 TEST(TokenTrieTest, AWalkPassesEveryTokenOnceAndSharesPrefixes) {
   for (uint32_t seed = 0; seed < 40; ++seed) {
     std::mt19937 random(seed);
@@ -375,6 +403,42 @@ std::vector<MaskCase> MaskCases() {
               b.Choice({b.Literal("\""), b.Literal("!")})});
        },
        20},
+      {"anything but a slash, also what is not UTF-8",
+       [](GrammarBuilder& b) {
+         Regexes& r = b.regexes();
+         return b.Terminal(r.Star(r.Or(r.Bytes(ByteSet::Range(0, '.')),
+                                       r.Bytes(ByteSet::Range('0', 0xFE)))));
+       },
+       1},
+      {"characters without digits and one of two bytes",
+       [](GrammarBuilder& b) {
+         Regexes& r = b.regexes();
+         const Expr wrong =
+             r.Or(r.Literal("\xC3\xA9"), r.Bytes(ByteSet::Range('0', '9')));
+         return b.Terminal(r.And(
+             r.Star(AnyCodePoint(TextForm::kUtf8, r)),
+             r.Not(r.Concat({Regexes::kAnything, wrong, Regexes::kAnything}))));
+       },
+       4},
+      {"keys but some",
+       [](GrammarBuilder& b) {
+         Regexes& r = b.regexes();
+         const Expr any = JsonStringContent(0, Regexes::kUnbounded, r);
+         return b.Sequence(
+             {b.Literal("\""),
+              b.Terminal(
+                  r.And(any, r.Not(r.Or({r.Literal("ab"), r.Literal("ba"),
+                                         r.Literal("word")})))),
+              b.Literal("\"")});
+       },
+       8},
+      {"hexadecimal digits",
+       [](GrammarBuilder& b) {
+         Regexes& r = b.regexes();
+         return b.Terminal(r.Star(r.Or(r.Bytes(ByteSet::Range('0', '9')),
+                                       r.Bytes(ByteSet::Range('a', 'f')))));
+       },
+       1},
       {"two ways to read a text",
        [](GrammarBuilder& b) {
          Regexes& r = b.regexes();
