@@ -578,6 +578,94 @@ class PageTest(unittest.TestCase):
         self.assertIn("400", self.page.complaints.pop())
         self.assertEqual(self.page.text("#source-wrong"), "")
 
+    def test_thinking_is_shown_apart(self):
+        """Open until the content begins, with its tokens' colours; later turns
+        send it as what it was."""
+        self.gateway.replies = lambda _: chunks(
+            ("reasoning_content", "Is it *so*?",
+             [("<think>", "target"), ("Is", "target"), (" it", "crest"),
+              (" *so*?", "crest")]),
+            ("reasoning_content", " Yes.",
+             [(" Yes", "target"), (".", "crest")]),
+            ("content", "**It is.**",
+             [("</think>", "target"), ("\n\n", "fused_prior"),
+              ("**It", "target"), (" is.**", "fused_prior")]))
+        tokens = ("[...document.querySelectorAll('.reply {} .t')].map(t =>"
+                  " [t.textContent, t.dataset.i, t.className.slice(4)])")
+        self.gateway.go_on.clear()
+        self.ask("is it so?")
+        self.page.wait("document.querySelector('.think[open] .t.d-crest')")
+        self.assertEqual(self.page.text(".think div"), "Is it *so*?")
+        self.assertEqual(self.page.count(".waiting"), 0)
+        self.shoot("thinking-light")
+        self.gateway.go_on.set()
+        self.assertEqual(self.reply(), "It is.")
+        shown = {part: self.page.evaluate(tokens.format(part))
+                 for part in (".think", ".md strong")}
+        self.assertEqual(shown, {
+            ".think": [["Is", "1", "target"], [" it", "2", "crest"],
+                       [" *so*?", "3", "crest"], [" Yes", "4", "target"],
+                       [".", "5", "crest"]],
+            ".md strong": [["It", "8", "target"],
+                           [" is.", "9", "fused_prior"]]})
+        self.assertIn("10 tokens", self.page.text(".reply .foot"))
+        self.assertEqual(self.page.count(".think[open]"), 0)
+        self.page.click(".think summary")
+        self.page.wait("document.querySelector('.think[open]')")
+        self.page.click("#drafters button.d-crest")
+        self.assertEqual(self.page.count(".think .t.on"), 3)
+        self.page.click("#drafters button.d-crest")
+        self.readable()
+        self.page.reload()
+        self.assertEqual(self.reply(), "It is.")
+        self.assertEqual(self.page.text(".think div"), "Is it *so*? Yes.")
+        self.assertEqual(self.page.count(".think[open]"), 0)
+        self.gateway.replies = says
+        self.ask("sure?")
+        self.reply(2)
+        self.assertEqual(self.gateway.requests[1]["messages"], [
+            {"role": "user", "content": "is it so?"},
+            {"role": "assistant", "content": "**It is.**",
+             "reasoning_content": "Is it *so*? Yes."},
+            {"role": "user", "content": "sure?"}])
+        # A reply without thinking shows none.
+        self.assertEqual(self.page.count(".think:not([hidden])"), 1)
+
+    def test_thinking_may_be_all_there_is(self):
+        """Cut before the content: it stays open, and is not sent again."""
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"reasoning_content": "Hm"}}]},
+            {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]"]
+        self.ask("why?")
+        self.assertEqual(self.reply(), "")
+        self.assertEqual(self.page.text(".think[open] div"), "Hm")
+        self.assertIn("cut at the maximum", self.page.text(".reply .foot"))
+        self.ask("well?")
+        self.reply(2)
+        self.assertEqual(self.gateway.requests[1]["messages"],
+                         [{"role": "user", "content": "well?"}])
+
+    def test_a_tree_opens_the_thinking_it_belongs_to(self):
+        """So that the tokens of the round are seen."""
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"reasoning_content": "Hm, yes."}}],
+             "foretoken": {
+                 "tokens": [{"id": 1, "text": "Hm,", "drafter": "target"},
+                            {"id": 2, "text": " yes", "drafter": "crest"},
+                            {"id": 3, "text": ".", "drafter": "target"}],
+                 "rounds": [{"nodes": [
+                     {"id": 2, "text": " yes", "parent": -1, "drafter": "crest",
+                      "probability": 0.9, "accepted": True}],
+                             "committed": [2, 3]}]}},
+            *chunks(("content", "It is.", [("It is.", "target")]))]
+        self.ask("is it so?")
+        self.assertEqual(self.reply(), "It is.")
+        self.assertEqual(self.page.count(".think[open]"), 0)
+        self.page.click(".reply .foot button")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        self.assertEqual(self.page.count(".think[open] .t.lit"), 2)
+        self.assertEqual(self.page.count(".t.lit"), 2)
+
     def test_a_key_is_asked_for(self):
         """Where the server wants one; it does not outlive the tab."""
         self.gateway.key = "open sesame"
@@ -796,7 +884,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.page.count(".t.on"),
                          self.page.count(".t.d-fused_prior"))
         self.page.click("#drafters button.d-fused_prior")
-        self.assertEqual(self.page.count(".md.solo"), 0)
+        self.assertEqual(self.page.count(".reply.solo"), 0)
 
     def test_errors_are_shown(self):
         """The server's words, and the page goes on."""
@@ -942,6 +1030,7 @@ class PageTest(unittest.TestCase):
                     "'mouseover')); }")
         nasty = "<img src=x onerror=hit()>"
         self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"reasoning_content": nasty}}]},
             {"choices": [{"delta": {"content": nasty}}], "foretoken": {
                 "tokens": [{"id": nasty, "text": nasty, "drafter": nasty}]}},
             {"choices": [{"delta": {"content": nasty}}], "foretoken": {
@@ -953,6 +1042,7 @@ class PageTest(unittest.TestCase):
             {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
         self.ask(nasty)
         self.assertEqual(self.reply(len(ATTACKS) + 1), nasty * 2)
+        self.assertEqual(self.page.text(".reply:last-child .think div"), nasty)
         self.page.click(".reply:last-child .t[data-i='1']")
         self.page.wait("!document.querySelector('#tree').hidden")
         self.assertEqual(self.page.count("#canvas .node.rej"), 1)
