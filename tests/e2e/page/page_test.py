@@ -160,6 +160,23 @@ def random_text(chance):
                    for part in parts)
 
 
+# A reply to the example schema, and who wrote which piece of it.
+FORCED = (("{", "target"), ('"', "grammar"), ("title", "grammar"),
+          ('": "', "grammar"), ("*Owls*", "target"), ('\\"s', "target"),
+          ('", "', "grammar"), ("level", "grammar"), ('": "', "grammar"),
+          ("e", "target"), ("asy", "grammar"), ('"', "grammar"),
+          ("}", "target"))
+
+
+def chunks(*parts):
+    """A stream: (a member of the delta, its text, [(token, who wrote it)])."""
+    return [{"choices": [{"delta": {name: text}}], "foretoken": {
+                "tokens": [{"id": i, "text": piece, "drafter": drafter}
+                           for i, (piece, drafter) in enumerate(tokens)]}}
+            for name, text, tokens in parts] + [
+                {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
+
+
 def says(body):
     """The stand-in's reply to a request."""
     prompt = body["messages"][-1]["content"]
@@ -402,6 +419,253 @@ class PageTest(unittest.TestCase):
         self.assertNotIn("max_tokens", request)
         self.assertEqual(request["messages"][0]["role"], "user")
 
+    def write(self, text):
+        """Writes another source of a constraint."""
+        self.page.evaluate(
+            "(() => { const s = document.querySelector('#source');"
+            f" s.value = {json.dumps(text)};"
+            " s.dispatchEvent(new Event('input'));"
+            " s.dispatchEvent(new Event('change')); })()")
+
+    def readable(self):
+        """Asserts that nothing is faint, in light and in dark."""
+        for scheme in ("dark", "light"):
+            self.page.prefer(scheme)
+            self.assertEqual(self.page.evaluate(FAINT), {})
+
+    def test_a_schema_is_sent(self):
+        """The example as it is; what is forced has a colour; the reply is text
+        as it is; both are kept over a reload."""
+        text = "".join(piece for piece, _ in FORCED)
+        self.gateway.replies = lambda _: chunks(("content", text, FORCED))
+        self.page.evaluate("document.activeElement.blur()")
+        self.page.key("o")
+        self.page.wait("document.activeElement.id === 'output'")
+        self.assertEqual(self.page.count("#source-field[hidden]"), 1)
+        self.choose("#output", "schema")
+        source = self.page.evaluate("document.querySelector('#source').value")
+        self.assertIn("title", json.loads(source)["required"])
+        self.ask("owls")
+        self.assertEqual(self.reply(), text)
+        request = self.gateway.requests[0]
+        self.assertEqual(request["response_format"], {
+            "type": "json_schema",
+            "json_schema": {"name": "output", "schema": source}})
+        self.assertNotIn("structured_outputs", request)
+        self.assertIn("JSON Schema", self.page.text(".reply .foot"))
+        forced = sum(drafter == "grammar" for _, drafter in FORCED)
+        self.assertEqual(self.page.count(".reply .t.d-grammar"), forced)
+        ground = ("getComputedStyle(document.querySelector('.reply .t.d-{}'))"
+                  ".backgroundColor")
+        self.assertNotEqual(self.page.evaluate(ground.format("grammar")),
+                            self.page.evaluate(ground.format("target")))
+        percent = f"{round(100 * forced / len(FORCED))} %"
+        for legend in (".reply .keys", "#drafters"):
+            self.assertRegex(self.page.text(legend), "Forced ?by the grammar")
+            self.assertIn(percent, self.page.text(legend))
+        self.readable()
+        self.shoot("schema-light")
+        self.page.reload()
+        self.assertEqual(self.reply(), text)
+        self.assertIn("JSON Schema", self.page.text(".reply .foot"))
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('#output').value"), "schema")
+
+    def test_every_format_has_its_field(self):
+        """And a source of its own, which is kept; both runs of a comparison
+        have the same."""
+        word = {"regex": "[a-z]+", "grammar": 'root ::= "a"'}
+        for number, (format_name, want) in enumerate((
+                ("json", {"response_format": {"type": "json_object"}}),
+                ("regex", {"structured_outputs": {"regex": word["regex"]}}),
+                ("grammar", {"structured_outputs": {"grammar":
+                                                    word["grammar"]}}),
+                ("text", {}))):
+            self.choose("#output", format_name)
+            if format_name in word:
+                self.assertNotEqual(self.page.evaluate(
+                    "document.querySelector('#source').value"), "")
+                self.write(word[format_name])
+            self.ask(format_name)
+            self.reply(number + 1)
+            request = self.gateway.requests[-1]
+            self.assertEqual(
+                {name: request[name] for name in
+                 ("response_format", "structured_outputs") if name in request},
+                want)
+        self.page.reload()
+        self.choose("#output", "regex")
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('#source').value"), word["regex"])
+        self.page.click("#example")
+        self.assertEqual(self.page.evaluate(
+            "JSON.parse(localStorage.foretoken).regex"), self.page.evaluate(
+                "document.querySelector('#source').value"))
+        self.assertNotEqual(self.page.evaluate(
+            "document.querySelector('#source').value"), word["regex"])
+        # The source that it replaced can be had back.
+        self.page.evaluate("document.execCommand('undo')")
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('#source').value"), word["regex"])
+        self.page.click("#to-compare")
+        self.ask("a race")
+        self.page.wait("document.querySelector('.verdict')")
+        off, auto = self.gateway.requests[-2:]
+        self.assertEqual((off["speculation"], auto["speculation"]),
+                         ("off", "auto"))
+        self.assertIn("regex", off["structured_outputs"])
+        self.assertEqual(off["structured_outputs"], auto["structured_outputs"])
+        self.assertIn("one by one", self.page.text(".verdict"))
+        self.assertIn("Regex", self.page.text("#echo"))
+
+    def test_a_wrong_constraint_is_not_sent(self):
+        """What is not JSON is said at its box, and the prompt stays."""
+        self.choose("#output", "schema")
+        for source, fault in (('{"type": ', "Invalid JSON"), (" ", "is empty"),
+                              ("[1]", "is an object")):
+            self.write(source)
+            self.assertIn(fault, self.page.text("#source-wrong"))
+            self.page.evaluate("document.querySelector('#prompt').value = ''")
+            self.ask("hello")
+            self.page.wait("document.activeElement.id === 'source'")
+            self.assertEqual(self.page.evaluate(
+                "document.querySelector('#prompt').value"), "hello")
+        self.assertEqual(self.gateway.requests, [])
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('#source').getAttribute('aria-invalid')"),
+                         "true")
+        self.readable()
+        self.shoot("schema-wrong-light")
+        self.write("{}")
+        self.assertEqual(self.page.count("#source-wrong:not([hidden])"), 0)
+        self.page.click("#send")
+        self.reply()
+        self.assertEqual(len(self.gateway.requests), 1)
+
+    def test_a_refused_constraint_is_said_at_its_box(self):
+        """With the server's keyword and path; the prompt can be sent again."""
+        field = "response_format.json_schema.schema"
+        self.gateway.replies = lambda _: (400, {
+            "message": f"{field}: /properties/a: $ref: b is not in this schema",
+            "param": field})
+        self.page.resize(390, 844, 2)
+        self.choose("#output", "schema")
+        self.ask("hello")
+        self.reply()
+        self.assertIn("400", self.page.complaints.pop())
+        self.assertEqual(self.page.text("#source-wrong"),
+                         "/properties/a: $ref: b is not in this schema")
+        self.assertIn(field, self.page.text(".reply .alert"))
+        # Where the settings float, they are opened.
+        self.page.wait("document.activeElement.id === 'source'")
+        self.page.wait("document.querySelector('#side').getBoundingClientRect()"
+                       ".right <= 390.5")
+        self.assertLessEqual(self.page.evaluate(
+            "document.documentElement.scrollWidth"), 390)
+        self.shoot("phone-schema-refused")
+        self.page.key("Escape")
+        self.gateway.replies = says
+        self.page.click("#send")
+        self.reply(2)
+        self.assertEqual(self.page.count("#source-wrong:not([hidden])"), 0)
+        self.assertEqual(self.gateway.requests[1]["messages"],
+                         [{"role": "user", "content": "hello"}])
+        # Others are not the constraint's.
+        self.gateway.replies = lambda _: (400, {"message": "Too hot.",
+                                                "param": "temperature"})
+        self.ask("again")
+        self.reply(3)
+        self.assertIn("400", self.page.complaints.pop())
+        self.assertEqual(self.page.text("#source-wrong"), "")
+
+    def test_thinking_is_shown_apart(self):
+        """Open until the content begins, with its tokens' colours; later turns
+        send it as what it was."""
+        self.gateway.replies = lambda _: chunks(
+            ("reasoning_content", "Is it *so*?",
+             [("<think>", "target"), ("Is", "target"), (" it", "crest"),
+              (" *so*?", "crest")]),
+            ("reasoning_content", " Yes.",
+             [(" Yes", "target"), (".", "crest")]),
+            ("content", "**It is.**",
+             [("</think>", "target"), ("\n\n", "fused_prior"),
+              ("**It", "target"), (" is.**", "fused_prior")]))
+        tokens = ("[...document.querySelectorAll('.reply {} .t')].map(t =>"
+                  " [t.textContent, t.dataset.i, t.className.slice(4)])")
+        self.gateway.go_on.clear()
+        self.ask("is it so?")
+        self.page.wait("document.querySelector('.think[open] .t.d-crest')")
+        self.assertEqual(self.page.text(".think div"), "Is it *so*?")
+        self.assertEqual(self.page.count(".waiting"), 0)
+        self.shoot("thinking-light")
+        self.gateway.go_on.set()
+        self.assertEqual(self.reply(), "It is.")
+        shown = {part: self.page.evaluate(tokens.format(part))
+                 for part in (".think", ".md strong")}
+        self.assertEqual(shown, {
+            ".think": [["Is", "1", "target"], [" it", "2", "crest"],
+                       [" *so*?", "3", "crest"], [" Yes", "4", "target"],
+                       [".", "5", "crest"]],
+            ".md strong": [["It", "8", "target"],
+                           [" is.", "9", "fused_prior"]]})
+        self.assertIn("10 tokens", self.page.text(".reply .foot"))
+        self.assertEqual(self.page.count(".think[open]"), 0)
+        self.page.click(".think summary")
+        self.page.wait("document.querySelector('.think[open]')")
+        self.page.click("#drafters button.d-crest")
+        self.assertEqual(self.page.count(".think .t.on"), 3)
+        self.page.click("#drafters button.d-crest")
+        self.readable()
+        self.page.reload()
+        self.assertEqual(self.reply(), "It is.")
+        self.assertEqual(self.page.text(".think div"), "Is it *so*? Yes.")
+        self.assertEqual(self.page.count(".think[open]"), 0)
+        self.gateway.replies = says
+        self.ask("sure?")
+        self.reply(2)
+        self.assertEqual(self.gateway.requests[1]["messages"], [
+            {"role": "user", "content": "is it so?"},
+            {"role": "assistant", "content": "**It is.**",
+             "reasoning_content": "Is it *so*? Yes."},
+            {"role": "user", "content": "sure?"}])
+        # A reply without thinking shows none.
+        self.assertEqual(self.page.count(".think:not([hidden])"), 1)
+
+    def test_thinking_may_be_all_there_is(self):
+        """Cut before the content: it stays open, and is not sent again."""
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"reasoning_content": "Hm"}}]},
+            {"choices": [{"delta": {}, "finish_reason": "length"}]}, "[DONE]"]
+        self.ask("why?")
+        self.assertEqual(self.reply(), "")
+        self.assertEqual(self.page.text(".think[open] div"), "Hm")
+        self.assertIn("cut at the maximum", self.page.text(".reply .foot"))
+        self.ask("well?")
+        self.reply(2)
+        self.assertEqual(self.gateway.requests[1]["messages"],
+                         [{"role": "user", "content": "well?"}])
+
+    def test_a_tree_opens_the_thinking_it_belongs_to(self):
+        """So that the tokens of the round are seen."""
+        self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"reasoning_content": "Hm, yes."}}],
+             "foretoken": {
+                 "tokens": [{"id": 1, "text": "Hm,", "drafter": "target"},
+                            {"id": 2, "text": " yes", "drafter": "crest"},
+                            {"id": 3, "text": ".", "drafter": "target"}],
+                 "rounds": [{"nodes": [
+                     {"id": 2, "text": " yes", "parent": -1, "drafter": "crest",
+                      "probability": 0.9, "accepted": True}],
+                             "committed": [2, 3]}]}},
+            *chunks(("content", "It is.", [("It is.", "target")]))]
+        self.ask("is it so?")
+        self.assertEqual(self.reply(), "It is.")
+        self.assertEqual(self.page.count(".think[open]"), 0)
+        self.page.click(".reply .foot button")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        self.assertEqual(self.page.count(".think[open] .t.lit"), 2)
+        self.assertEqual(self.page.count(".t.lit"), 2)
+
     def test_a_key_is_asked_for(self):
         """Where the server wants one; it does not outlive the tab."""
         self.gateway.key = "open sesame"
@@ -620,7 +884,7 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.page.count(".t.on"),
                          self.page.count(".t.d-fused_prior"))
         self.page.click("#drafters button.d-fused_prior")
-        self.assertEqual(self.page.count(".md.solo"), 0)
+        self.assertEqual(self.page.count(".reply.solo"), 0)
 
     def test_errors_are_shown(self):
         """The server's words, and the page goes on."""
@@ -766,6 +1030,7 @@ class PageTest(unittest.TestCase):
                     "'mouseover')); }")
         nasty = "<img src=x onerror=hit()>"
         self.gateway.replies = lambda _: [
+            {"choices": [{"delta": {"reasoning_content": nasty}}]},
             {"choices": [{"delta": {"content": nasty}}], "foretoken": {
                 "tokens": [{"id": nasty, "text": nasty, "drafter": nasty}]}},
             {"choices": [{"delta": {"content": nasty}}], "foretoken": {
@@ -777,13 +1042,17 @@ class PageTest(unittest.TestCase):
             {"choices": [{"delta": {}, "finish_reason": "stop"}]}, "[DONE]"]
         self.ask(nasty)
         self.assertEqual(self.reply(len(ATTACKS) + 1), nasty * 2)
+        self.assertEqual(self.page.text(".reply:last-child .think div"), nasty)
         self.page.click(".reply:last-child .t[data-i='1']")
         self.page.wait("!document.querySelector('#tree').hidden")
         self.assertEqual(self.page.count("#canvas .node.rej"), 1)
-        self.gateway.replies = lambda _: (400, nasty)
+        self.gateway.replies = lambda _: (400, {
+            "message": nasty, "param": "structured_outputs.regex"})
+        self.choose("#output", "regex")
         self.ask(nasty)
         self.reply(len(ATTACKS) + 2)
         self.assertIn("400", self.page.complaints.pop())
+        self.assertEqual(self.page.text("#source-wrong"), nasty)
         self.gateway.models[0]["id"] = nasty
         self.gateway.models[0]["foretoken"]["modes"].append(nasty)
         self.page.reload()

@@ -191,6 +191,62 @@ class ServedPageTest(unittest.TestCase):
         self.assertIn("one by one", self.page.text(".verdict"))
         self.shoot("served-compare")
 
+    def set_schema(self, source=None):
+        """Chooses a schema, the page's example unless there is another, and a
+        seed, so that every run has the same text."""
+        self.page.evaluate(
+            "for (const [id, value] of Object.entries("
+            f"{json.dumps({'seed': '5', 'output': 'schema'})})) {{"
+            " const e = document.getElementById(id); e.value = value;"
+            " e.dispatchEvent(new Event('input'));"
+            " e.dispatchEvent(new Event('change')); }")
+        if source is not None:
+            self.page.evaluate(
+                "{ const e = document.querySelector('#source');"
+                f" e.value = {json.dumps(source)};"
+                " e.dispatchEvent(new Event('input')); }")
+        return json.loads(self.page.evaluate(
+            "document.querySelector('#source').value"))
+
+    def test_a_schema_is_kept_to(self):
+        """The reply is JSON of the example, in part forced; so are both of a
+        comparison."""
+        required = self.set_schema()["required"]
+        self.ask(PROMPT)
+        self.wait_for_end()
+        self.assertEqual(list(json.loads(self.page.text(".reply .md"))),
+                         required)
+        self.assertGreater(self.page.count(".reply .t.d-grammar"), 0)
+        for legend in (".reply .keys", "#drafters"):
+            self.assertRegex(self.page.text(legend), "Forced ?by the grammar")
+        self.shoot("served-schema")
+        self.page.click("#to-compare")
+        self.ask(PROMPT)
+        self.wait_for_end(".verdict")
+        self.assertIn("one by one", self.page.text(".verdict"))
+        self.assertEqual(
+            [list(json.loads(text)) for text in self.page.evaluate(
+                "[...document.querySelectorAll('.pane .md')]"
+                ".map(e => e.textContent)")], [required] * 2)
+        self.shoot("served-schema-compare")
+
+    def test_a_schema_is_refused_at_its_box(self):
+        """By keyword and path; the example is taken afterwards."""
+        self.set_schema(json.dumps({"type": "object", "properties": {
+            "when": {"$ref": "https://example.org/date"}}}))
+        self.ask(PROMPT)
+        self.page.wait("document.querySelector('.reply .alert')")
+        self.assertIn("400", self.page.complaints.pop())
+        self.assertTrue(self.page.text("#source-wrong").startswith(
+            "/properties/when: $ref: "), self.page.text("#source-wrong"))
+        self.shoot("served-schema-refused")
+        self.page.click("#example")
+        self.page.click("#send")
+        self.page.wait("document.querySelectorAll('.reply').length > 1 &&"
+                       " !document.querySelector('#send').hidden")
+        self.assertEqual(self.page.count(".reply:last-child .alert"), 0)
+        json.loads(self.page.text(".reply:last-child .md"))
+
     def test_a_reply_stops(self):
         """And the server ends it."""
         self.page.evaluate(

@@ -79,7 +79,8 @@ def rounds_of(text, drafts):
 
 class Gateway:
     """Serves until it is closed. `replies` gives what is said to a prompt:
-    text; a list of chunks to be sent as they are; or a status and an error."""
+    text; a list of chunks to be sent as they are; or a status and an error: its
+    message, or all of it."""
 
     def __init__(self, replies):
         self.replies = replies
@@ -144,9 +145,11 @@ class Gateway:
                 gateway.requests.append(body)
                 reply = gateway.replies(body)
                 if isinstance(reply, tuple):
-                    status, message = reply
-                    self.answer(status, "application/json", json.dumps(
-                        {"error": {"message": message}}).encode(),
+                    status, error = reply
+                    if isinstance(error, str):
+                        error = {"message": error}
+                    self.answer(status, "application/json",
+                                json.dumps({"error": error}).encode(),
                                 retry_after="7")
                     return
                 self.send_response(200)
