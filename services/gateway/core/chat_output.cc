@@ -32,14 +32,16 @@ ChatSplitter::ChatSplitter(const ApiRequest& request,
     : one_call_(request.one_call) {
   if (!request.with_tools) return;
   // Ids of calls differ between answers and choices.
-  answer_.emplace(
-      *options.chat, request.tool_names, absl::HashOf(options.id, choice),
-      request.tool_rules.empty() ? ToolCallParser::Fences::kRead
-                                 : ToolCallParser::Fences::kIgnored);
+  ChatAnswerOptions reading;
+  if (!request.tool_rules.empty()) {
+    reading.fences = ToolCallParser::Fences::kIgnored;
+  }
+  answer_.emplace(*options.chat, request.tool_names,
+                  absl::HashOf(options.id, choice), reading);
 }
 
 AnswerDelta ChatSplitter::Take(const GenerationDelta& delta) {
-  if (!answer_.has_value()) return {delta.text, {}};
+  if (!answer_.has_value()) return {delta.text, {}, {}};
   return Kept(answer_->Take(delta.token_ids, delta.text));
 }
 
