@@ -4,56 +4,100 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/types/span.h"
 #include "common/base/status_macros.h"
 #include "common/grammar/gbnf.h"
 #include "common/grammar/json_schema.h"
 #include "common/grammar/regex_syntax.h"
+#include "common/grammar/thinking.h"
 #include "common/grammar/tool_calls.h"
 #include "common/text/utf8.h"
 
 namespace foretoken::grammar {
 namespace {
 
+absl::StatusOr<Expr> ChoiceOf(absl::Span<const std::string> texts,
+                              Regexes& regexes) {
+  std::vector<Expr> choices;
+  for (const std::string& text : texts) {
+    if (text.empty()) {
+      return absl::InvalidArgumentError("choice: an empty text");
+    }
+    if (!IsValidUtf8(text)) {
+      return absl::InvalidArgumentError("choice: not valid UTF-8");
+    }
+    choices.push_back(regexes.Literal(text));
+  }
+  return regexes.Or(choices);
+}
+
+// The whole text of an answer: that of the constraint, and thinking before it.
 absl::StatusOr<Symbol> Add(const Constraint& constraint,
                            GrammarBuilder& builder) {
+  const Thinking& thinking = constraint.thinking;
+  const bool thinks = !thinking.empty();
+  if (thinks) FORETOKEN_RETURN_IF_ERROR(CheckThinking(thinking));
+  const auto terminal = [&](Expr expr) {
+    return thinks ? AddThinkingBeforeTerminal(thinking, expr, builder)
+                  : builder.Terminal(expr);
+  };
+  // White space before JSON and calls says nothing.
+  const auto symbol = [&](Symbol text, ThinkingSpace space) {
+    return thinks ? AddThinkingBefore(thinking, text, space, builder) : text;
+  };
   switch (constraint.kind) {
     case Constraint::Kind::kJsonSchema: {
       FORETOKEN_ASSIGN_OR_RETURN(
           const JsonSchemaResult result,
           AddJsonSchema(constraint.source, JsonSchemaOptions(), builder));
-      return result.root;
+      return symbol(result.root, ThinkingSpace::kAllowed);
     }
     case Constraint::Kind::kJsonObject:
-      return AddAnyJson(JsonStyle{.free_whitespace = true}, /*object=*/true,
-                        builder);
+      return symbol(AddAnyJson(JsonStyle{.free_whitespace = true},
+                               /*object=*/true, builder),
+                    ThinkingSpace::kAllowed);
     case Constraint::Kind::kRegex: {
       FORETOKEN_ASSIGN_OR_RETURN(
           const Expr expr,
           ParseRegex(constraint.source, RegexSyntaxOptions(),
                      builder.regexes()));
-      return builder.Terminal(expr);
+      return terminal(expr);
     }
-    case Constraint::Kind::kGrammar:
-      return AddGbnf(constraint.source, builder);
+    case Constraint::Kind::kGrammar: {
+      FORETOKEN_ASSIGN_OR_RETURN(const Symbol root,
+                                 AddGbnf(constraint.source, builder));
+      // Its texts may begin with white space that must not get lost.
+      return symbol(root, ThinkingSpace::kNone);
+    }
     case Constraint::Kind::kChoice: {
-      std::vector<Expr> choices;
-      for (const std::string& choice : constraint.choices) {
-        if (choice.empty()) {
-          return absl::InvalidArgumentError("choice: an empty text");
-        }
-        if (!IsValidUtf8(choice)) {
-          return absl::InvalidArgumentError("choice: not valid UTF-8");
-        }
-        choices.push_back(builder.regexes().Literal(choice));
-      }
-      return builder.Terminal(builder.regexes().Or(choices));
+      FORETOKEN_ASSIGN_OR_RETURN(
+          const Expr expr, ChoiceOf(constraint.choices, builder.regexes()));
+      return terminal(expr);
     }
-    case Constraint::Kind::kToolCalls:
-      return AddToolCalls(constraint.source, builder);
+    case Constraint::Kind::kToolCalls: {
+      const Expr content = thinks && !thinking.opened
+                               ? NotThinking(thinking, builder.regexes())
+                               : Regexes::kAnything;
+      FORETOKEN_ASSIGN_OR_RETURN(
+          const Symbol calls,
+          AddToolCalls(constraint.source, builder, content));
+      return symbol(calls, ThinkingSpace::kAllowed);
+    }
     case Constraint::Kind::kNone:
       break;
   }
   return absl::InvalidArgumentError("no constraint");
+}
+
+// Unambiguous, whatever the tags are.
+std::string ThinkingKey(const Thinking& thinking) {
+  if (thinking.empty()) return "";
+  std::string key = thinking.opened ? "opened" : "thinking";
+  for (const Thinking::Tag* tag : {&thinking.open, &thinking.close}) {
+    absl::StrAppend(&key, tag->is_control ? "#" : "'", tag->text.size(), ":",
+                    tag->text);
+  }
+  return key;
 }
 
 }  // namespace
@@ -78,7 +122,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> Compile(
 
 std::string ConstraintKey(const Constraint& constraint) {
   std::string key =
-      absl::StrCat(static_cast<int>(constraint.kind), ":", constraint.source);
+      absl::StrCat(static_cast<int>(constraint.kind),
+                   ThinkingKey(constraint.thinking), ":", constraint.source);
   for (const std::string& choice : constraint.choices) {
     absl::StrAppend(&key, choice.size(), ":", choice);
   }

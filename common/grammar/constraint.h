@@ -5,11 +5,34 @@
 #ifndef FORETOKEN_COMMON_GRAMMAR_CONSTRAINT_H_
 #define FORETOKEN_COMMON_GRAMMAR_CONSTRAINT_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 namespace foretoken {
+
+// What a model may write before its constrained text: any text between two
+// tags, and white space around them. An answer that does not begin so is
+// constrained from its beginning.
+struct Thinking {
+  static constexpr size_t kMaxTagBytes = 64;
+
+  // Text, or the special token of this name, whose spelling is another text.
+  struct Tag {
+    std::string text;
+    bool is_control = false;
+    bool operator==(const Tag&) const = default;
+  };
+  Tag open;
+  Tag close;
+  // The prompt ends inside the thinking: there is no opening tag, and the
+  // closing one is required.
+  bool opened = false;
+
+  bool empty() const { return close.text.empty(); }
+  bool operator==(const Thinking&) const = default;
+};
 
 struct Constraint {
   enum class Kind : uint8_t {
@@ -24,11 +47,13 @@ struct Constraint {
   Kind kind = Kind::kNone;
   std::string source;
   std::vector<std::string> choices;
+  Thinking thinking = {};  // see grammar/thinking.h; empty: none
 
   bool empty() const { return kind == Kind::kNone; }
-  // The size of the source and all choices.
+  // The size of the source, all choices and the tags.
   size_t bytes() const {
-    size_t bytes = source.size();
+    size_t bytes =
+        source.size() + thinking.open.text.size() + thinking.close.text.size();
     for (const std::string& choice : choices) bytes += choice.size();
     return bytes;
   }
@@ -37,7 +62,7 @@ struct Constraint {
 
 // Changes with every change of what a constraint allows: processes that work
 // on one request must agree on it.
-inline constexpr int32_t kGrammarVersion = 2;
+inline constexpr int32_t kGrammarVersion = 3;
 
 }  // namespace foretoken
 

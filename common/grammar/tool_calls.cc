@@ -209,7 +209,7 @@ bool IsToolName(absl::string_view name) {
 }
 
 absl::StatusOr<Symbol> AddToolCalls(absl::string_view text,
-                                    GrammarBuilder& builder) {
+                                    GrammarBuilder& builder, Expr content) {
   const absl::StatusOr<JsonValue> json =
       ParseJsonValue(text, kMaxDepth, kMaxValues);
   if (!json.ok()) return Annotate(json.status(), "tool calls");
@@ -232,7 +232,8 @@ absl::StatusOr<Symbol> AddToolCalls(absl::string_view text,
                                          builder.List(std::move(list)),
                                          builder.Terminal(source.end)});
   if (source.text == TextPlace::kNone) return whole;
-  const Symbol free = builder.Terminal(FreeText(source, regexes));
+  const Symbol free =
+      builder.Terminal(regexes.And(FreeText(source, regexes), content));
   FORETOKEN_RETURN_IF_ERROR(builder.status());
   if (source.text == TextPlace::kInstead) return builder.Choice({free, whole});
   return builder.Sequence({free, builder.Optional(whole)});

@@ -32,17 +32,20 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/grammar/grammar.h"
+#include "common/grammar/regex.h"
 
 namespace foretoken::grammar {
 
 inline constexpr int32_t kMaxToolCalls = 1024;
 
-// Adds the rules of `source` and returns the symbol of the whole text. Names
-// have 1..256 of A-Za-z0-9_-. and every tool its own; parameters are schemas of
-// objects. InvalidArgument, Unimplemented and ResourceExhausted as
-// AddJsonSchema gives them, by tool: "tool f: parameters: ...".
+// Adds the rules of `source` and returns the symbol of the whole text. Text
+// before or in place of calls must also match `content`. Names have 1..256 of
+// A-Za-z0-9_-. and every tool its own; parameters are schemas of objects.
+// InvalidArgument, Unimplemented and ResourceExhausted as AddJsonSchema gives
+// them, by tool: "tool f: parameters: ...".
 absl::StatusOr<Symbol> AddToolCalls(absl::string_view source,
-                                    GrammarBuilder& builder);
+                                    GrammarBuilder& builder,
+                                    Expr content = Regexes::kAnything);
 
 // Whether a tool of this name can be called under such a constraint.
 bool IsToolName(absl::string_view name);

@@ -4,7 +4,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
-#include "common/grammar/compile.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -132,79 +131,6 @@ absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto) {
     params.logprobs = proto.logprobs();
   }
   return params;
-}
-
-void ToProto(const Constraint& constraint, v1::Constraint* proto) {
-  switch (constraint.kind) {
-    case Constraint::Kind::kNone:
-      break;
-    case Constraint::Kind::kJsonSchema:
-      proto->set_json_schema(constraint.source);
-      break;
-    case Constraint::Kind::kJsonObject:
-      proto->set_json_object(true);
-      break;
-    case Constraint::Kind::kRegex:
-      proto->set_regex(constraint.source);
-      break;
-    case Constraint::Kind::kGrammar:
-      proto->set_grammar(constraint.source);
-      break;
-    case Constraint::Kind::kToolCalls:
-      proto->set_tool_calls(constraint.source);
-      break;
-    case Constraint::Kind::kChoice: {
-      // Also without a choice: the receiver says what is wrong with that.
-      v1::Choices* const choices = proto->mutable_choice();
-      for (const std::string& choice : constraint.choices) {
-        choices->add_texts(choice);
-      }
-      break;
-    }
-  }
-}
-
-absl::StatusOr<Constraint> FromProto(v1::Constraint proto) {
-  Constraint constraint;
-  switch (proto.kind_case()) {
-    case v1::Constraint::kJsonSchema:
-      constraint.kind = Constraint::Kind::kJsonSchema;
-      constraint.source = std::move(*proto.mutable_json_schema());
-      return constraint;
-    case v1::Constraint::kJsonObject:
-      if (!proto.json_object()) {
-        return absl::InvalidArgumentError(
-            "constraint: json_object is false, want true or no constraint");
-      }
-      constraint.kind = Constraint::Kind::kJsonObject;
-      return constraint;
-    case v1::Constraint::kRegex:
-      constraint.kind = Constraint::Kind::kRegex;
-      constraint.source = std::move(*proto.mutable_regex());
-      return constraint;
-    case v1::Constraint::kGrammar:
-      constraint.kind = Constraint::Kind::kGrammar;
-      constraint.source = std::move(*proto.mutable_grammar());
-      return constraint;
-    case v1::Constraint::kChoice:
-      FORETOKEN_RETURN_IF_ERROR(CheckSize("constraint: choice",
-                                          proto.choice().texts_size(),
-                                          grammar::CompileLimits().choices));
-      constraint.kind = Constraint::Kind::kChoice;
-      for (std::string& text : *proto.mutable_choice()->mutable_texts()) {
-        constraint.choices.push_back(std::move(text));
-      }
-      return constraint;
-    case v1::Constraint::kToolCalls:
-      constraint.kind = Constraint::Kind::kToolCalls;
-      constraint.source = std::move(*proto.mutable_tool_calls());
-      return constraint;
-    case v1::Constraint::KIND_NOT_SET:
-      break;
-  }
-  return absl::InvalidArgumentError(
-      "constraint: want json_schema, json_object, regex, grammar, choice or "
-      "tool_calls");
 }
 
 void ToProto(const TokenTree& tree, v1::TokenTree* proto) {

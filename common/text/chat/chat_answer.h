@@ -1,5 +1,5 @@
-// ChatAnswer: tokens and text of one answer, as they are generated, as content
-// and tool calls.
+// ChatAnswer: tokens and text of one answer, as they are generated, as
+// reasoning, content and tool calls. Calls are read in the content alone.
 //
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_CHAT_ANSWER_H_
@@ -7,22 +7,32 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/chat/spelled_controls.h"
+#include "common/text/chat/thinking_splitter.h"
+#include "common/text/chat/thinking_tokens.h"
 #include "common/text/chat/tool_call_parser.h"
 
 namespace foretoken {
 
+struct ChatAnswerOptions {
+  ToolCallParser::Fences fences = ToolCallParser::Fences::kRead;
+  // Without effect for a model that does not think. Verbatim thinking is
+  // content, in which no calls are read.
+  ThinkingOptions thinking = {};
+};
+
 class ChatAnswer {
  public:
-  // `tools`: that may be called; without, all of the answer is content. Ids of
-  // calls are drawn from `id_seed`. References must outlive this object.
+  // `tools`: that may be called; without, none are read. Ids of calls are drawn
+  // from `id_seed`. References must outlive this object.
   ChatAnswer(const ModelChat& chat, const ToolNames& tools, uint64_t id_seed,
-             ToolCallParser::Fences fences = ToolCallParser::Fences::kRead);
+             const ChatAnswerOptions& options = {});
 
   // The next tokens and text, as GenerationDelta has them.
   AnswerDelta Take(absl::Span<const TokenId> ids, absl::string_view text);
@@ -32,10 +42,19 @@ class ChatAnswer {
   int calls() const { return parser_->calls(); }
   bool cut_off() const { return parser_->cut_off(); }
   int whole_calls() const { return parser_->whole_calls(); }
+  // See ThinkingTokens. 0 for a model that does not think.
+  int64_t thinking_tokens() const {
+    return thinking_tokens_.has_value() ? thinking_tokens_->count() : 0;
+  }
 
  private:
-  const bool with_tools_;
-  SpelledControls controls_;
+  AnswerDelta Join(ThinkingSplitter::Parts parts);
+
+  const bool verbatim_;
+  const ControlTokens controls_;  // that are spelled
+  SpelledControls spelled_;
+  std::optional<ThinkingSplitter> thinking_;  // unset: the model does not think
+  std::optional<ThinkingTokens> thinking_tokens_;
   const std::unique_ptr<ToolCallParser> parser_;
 };
 

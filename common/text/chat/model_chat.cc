@@ -52,25 +52,30 @@ absl::StatusOr<ModelChat::Parsed> ModelChat::Parse(const std::string& source,
   return Parsed{std::move(chat), absl::StrContains(source, "developer")};
 }
 
-void ModelChat::SetForm(absl::string_view source) {
+void ModelChat::SetForms(absl::string_view source) {
   form_ = ToolCallFormOf(source);
   wrapper_ = ToolCallWrapperOf(form_, source);
+  if (!thinking_.has_value()) thinking_ = ThinkingTagsOf(source);
 }
 
 absl::Status ModelChat::SetTemplates(const std::string* plain,
                                      const std::string* with_tools,
                                      const ChatTokens& tokens) {
   // The form of the tool calls follows from the template that writes them, the
-  // one for tools if there are two.
+  // one for tools if there are two. A model thinks if either knows thinking.
   if (plain != nullptr) {
     FORETOKEN_ASSIGN_OR_RETURN(default_, Parse(*plain, tokens));
-    SetForm(*plain);
+    SetForms(*plain);
   }
   if (with_tools != nullptr && with_tools != plain) {
     FORETOKEN_ASSIGN_OR_RETURN(tool_use_, Parse(*with_tools, tokens));
-    SetForm(*with_tools);
+    SetForms(*with_tools);
   }
   controls_ = FindControls(*tokenizer_, ToolCallControls(form_));
+  if (thinking_.has_value()) {
+    thinking_controls_ =
+        FindControls(*tokenizer_, {thinking_->open, thinking_->close});
+  }
   return absl::OkStatus();
 }
 
@@ -140,10 +145,14 @@ absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
 
 absl::StatusOr<std::vector<TokenId>> ModelChat::Encode(
     const ChatRequest& request, absl::Time now,
-    const jinja::ReserveMemory& reserve,
-    const jinja::MayGoOn& may_go_on) const {
+    const jinja::ReserveMemory& reserve, const jinja::MayGoOn& may_go_on,
+    bool* in_thinking) const {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<PromptSpan> spans,
                              Render(request, now, reserve, may_go_on));
+  if (in_thinking != nullptr) {
+    *in_thinking = thinking_.has_value() && request.add_generation_prompt &&
+                   EndsInThinking(spans, *thinking_);
+  }
   // Encoding is not interruptible: ask once more before it.
   if (may_go_on != nullptr) FORETOKEN_RETURN_IF_ERROR(may_go_on());
   if (reserve != nullptr) {

@@ -17,6 +17,7 @@
 #include "common/base/types.h"
 #include "common/text/chat/chat_template.h"
 #include "common/text/chat/spelled_controls.h"
+#include "common/text/chat/thinking.h"
 #include "common/text/chat/tool_call_form.h"
 #include "common/text/chat/tool_call_wrapper.h"
 #include "common/text/jinja/budget.h"
@@ -60,6 +61,10 @@ class ModelChat {
   const ToolCallWrapper& tool_call_wrapper() const { return wrapper_; }
   // Special tokens of the vocabulary that structure answers of that form.
   const ControlTokens& tool_call_controls() const { return controls_; }
+  // Between which tags the model thinks, by its template; unset: it does not.
+  const std::optional<ThinkingTags>& thinking() const { return thinking_; }
+  // Those of the tags that are special tokens of the vocabulary.
+  const ControlTokens& thinking_controls() const { return thinking_controls_; }
 
   // The prompt in pieces that say who wrote them. `now` is the template's date
   // (UTC). InvalidArgument names the field of a request that is malformed, and
@@ -75,10 +80,13 @@ class ModelChat {
   // `reserve` is asked for the memory of all that is made on the way, beside
   // that of `request`, and `may_go_on` now and then while the template is
   // rendered and before the encoding; their errors are returned as they are.
+  // `in_thinking`, if not null, is set to whether the answer begins inside the
+  // thinking.
   absl::StatusOr<std::vector<TokenId>> Encode(
       const ChatRequest& request, absl::Time now,
       const jinja::ReserveMemory& reserve = nullptr,
-      const jinja::MayGoOn& may_go_on = nullptr) const;
+      const jinja::MayGoOn& may_go_on = nullptr,
+      bool* in_thinking = nullptr) const;
 
  private:
   struct Parsed {
@@ -91,7 +99,7 @@ class ModelChat {
       : tokenizer_(std::move(tokenizer)) {}
   static absl::StatusOr<Parsed> Parse(const std::string& source,
                                       const ChatTokens& tokens);
-  void SetForm(absl::string_view source);
+  void SetForms(absl::string_view source);
   absl::Status SetTemplates(const std::string* plain,
                             const std::string* with_tools,
                             const ChatTokens& tokens);
@@ -102,6 +110,8 @@ class ModelChat {
   ToolCallForm form_ = ToolCallForm::kNone;
   ToolCallWrapper wrapper_;
   ControlTokens controls_;
+  std::optional<ThinkingTags> thinking_;
+  ControlTokens thinking_controls_;
 };
 
 }  // namespace foretoken

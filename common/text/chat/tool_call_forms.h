@@ -8,6 +8,7 @@
 #include <string>
 
 #include "absl/strings/string_view.h"
+#include "common/text/chat/tag_matcher.h"
 #include "common/text/chat/tool_call_parser.h"
 #include "common/text/chat/tool_call_writer.h"
 
@@ -47,31 +48,6 @@ class ByteParser : public ToolCallParser {
   virtual void End() = 0;
 
   ToolCallWriter writer_;
-};
-
-// Finds a tag whose first byte stands nowhere else in it: what breaks a match
-// can only begin the next one.
-class TagMatcher {
- public:
-  explicit TagMatcher(absl::string_view tag) : tag_(tag) {}
-
-  // True for the byte that completes the tag.
-  bool Take(char c) {
-    if (c != tag_[matched_]) {
-      matched_ = c == tag_[0] ? 1 : 0;
-      return false;
-    }
-    if (++matched_ < tag_.size()) return false;
-    matched_ = 0;
-    return true;
-  }
-  absl::string_view tag() const { return tag_; }
-  // Bytes of the tag that were seen last.
-  size_t matched() const { return matched_; }
-
- private:
-  absl::string_view tag_;
-  size_t matched_ = 0;
 };
 
 // Content up to a tag. White space directly before the tag goes with the call.

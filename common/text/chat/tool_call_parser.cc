@@ -13,7 +13,7 @@ namespace {
 class ContentParser : public ToolCallParser {
  public:
   AnswerDelta Add(absl::string_view text) override {
-    return {std::string(text), {}};
+    return {std::string(text), {}, {}};
   }
   AnswerDelta Finish() override { return {}; }
   int calls() const override { return 0; }

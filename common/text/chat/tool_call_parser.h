@@ -42,8 +42,11 @@ struct ToolCallDelta {
 struct AnswerDelta {
   std::string content;
   std::vector<ToolCallDelta> tool_calls;
+  std::string reasoning;  // before the content; parsers of calls write none
 
-  bool empty() const { return content.empty() && tool_calls.empty(); }
+  bool empty() const {
+    return content.empty() && tool_calls.empty() && reasoning.empty();
+  }
 };
 
 // Names of the tools that a request offers.

@@ -53,7 +53,7 @@ struct AnswerOptions {
   std::string model;
   // For the texts of tokens; may be null; must outlive the answer.
   const Tokenizer* tokenizer = nullptr;
-  // For tool calls; not null if the request has tools.
+  // For tool calls and reasoning; not null for a conversation.
   const ModelChat* chat = nullptr;
   // One per prompt: the text that `echo` shows before its choices.
   std::vector<std::string> echoes;

@@ -84,10 +84,15 @@ Json Results::Usage() const {
     prompt += summaries_[i].prompt_tokens;
     cached += summaries_[i].reused_tokens;
   }
-  return {{"prompt_tokens", prompt},
-          {"completion_tokens", completion},
-          {"total_tokens", prompt + completion},
-          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  Json usage = {{"prompt_tokens", prompt},
+                {"completion_tokens", completion},
+                {"total_tokens", prompt + completion},
+                {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+  if (reasoning_tokens_.has_value()) {
+    usage["completion_tokens_details"] = {
+        {"reasoning_tokens", *reasoning_tokens_}};
+  }
+  return usage;
 }
 
 Json Results::Extension(const AnswerTimes& times) const {

@@ -35,6 +35,10 @@ class Results {
       : n_(request.n), summaries_(static_cast<size_t>(request.choices())) {}
 
   void Set(int64_t choice, const GenerationSummary& summary);
+  // Counts the tokens of a choice of a model that thinks. Once for each choice.
+  void AddReasoning(int64_t tokens) {
+    reasoning_tokens_ = reasoning_tokens_.value_or(0) + tokens;
+  }
   const GenerationSummary& Of(int64_t choice) const {
     return summaries_[static_cast<size_t>(choice)];
   }
@@ -42,7 +46,8 @@ class Results {
 
   // {"prompt_tokens", "completion_tokens", "total_tokens",
   // "prompt_tokens_details": {"cached_tokens"}}; a prompt counts once, however
-  // many choices it has.
+  // many choices it has. Of a model that thinks also
+  // "completion_tokens_details": {"reasoning_tokens"}.
   Json Usage() const;
   // The extension of a whole answer: of several choices the sums, the times of
   // the request, and "choices" with those of each.
@@ -51,6 +56,7 @@ class Results {
  private:
   const int64_t n_;
   std::vector<GenerationSummary> summaries_;
+  std::optional<int64_t> reasoning_tokens_;  // of all choices
 };
 
 // The end of a stream of chunks: one with the usage, if that was asked for, and

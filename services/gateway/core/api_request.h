@@ -35,6 +35,13 @@ struct ToolCallRules {
   bool empty() const { return !required && strict.empty(); }
 };
 
+// Where an answer has the model's reasoning.
+enum class ReasoningPlace : uint8_t {
+  kOwnField,
+  kContent,  // before the answer, with its tags
+  kNowhere,
+};
+
 struct ApiRequest {
   std::string model;  // as the request names it; empty: it names none
   // Sampling, stop strings, mode, scope; neither prompt nor deadline.
@@ -54,6 +61,9 @@ struct ApiRequest {
   ToolNames tool_names;     // those of these names
   bool one_call = false;    // of tools, in an answer, at most
   ToolCallRules tool_rules;
+  ReasoningPlace reasoning = ReasoningPlace::kOwnField;
+  // The prompt of the conversation ends inside the model's thinking.
+  bool in_thinking = false;
   // The field that generation.constraint was read from; empty: there is none.
   std::string constraint_field;
   // Responses: fields of the request that answers repeat, as members of a JSON

@@ -13,8 +13,14 @@
 namespace foretoken::gateway {
 namespace {
 
-// {"content", "tool_calls"} of a chunk.
+// {"reasoning_content"}, or {"content", "tool_calls"}, of a chunk.
 void AppendChunkDelta(const AnswerDelta& delta, std::string& out) {
+  if (!delta.reasoning.empty()) {
+    out += "{\"reasoning_content\":";
+    AppendJsonString(delta.reasoning, out);
+    out += '}';
+    return;
+  }
   out += '{';
   if (!delta.content.empty() || delta.tool_calls.empty()) {
     out += "\"content\":";
@@ -42,6 +48,10 @@ void AppendChunkDelta(const AnswerDelta& delta, std::string& out) {
   }
   if (!delta.tool_calls.empty()) out += ']';
   out += '}';
+}
+
+void AddReasoning(const ChatSplitter& splitter, Results& results) {
+  if (splitter.thinks()) results.AddReasoning(splitter.reasoning_tokens());
 }
 
 class ChatStream final : public Answer {
@@ -72,12 +82,10 @@ class ChatStream final : public Answer {
     const bool extended =
         AppendChunkExtension(request_, delta, texts_,
                              pieces_[static_cast<size_t>(choice)], extension);
-    const AnswerDelta split = SplitterOf(choice).Take(delta);
+    AnswerDelta split = SplitterOf(choice).Take(delta);
     if (split.empty() && !extended && !logprobs) return;
-    absl::StrAppend(&out, "data: ", head_, "{\"index\":", choice,
-                    ",\"delta\":");
-    AppendChunkDelta(split, out);
-    out += ",\"logprobs\":";
+    ChunkReasoning(choice, split, out);
+    BeginChunk(choice, split, out);
     if (logprobs) {
       out += "{\"content\":[";
       AppendTokenLogprobs(texts_, delta, out);
@@ -85,23 +93,18 @@ class ChatStream final : public Answer {
     } else {
       out += "null";
     }
-    out += ",\"finish_reason\":null}]";
-    if (request_.include_usage) out += ",\"usage\":null";
-    if (extended) absl::StrAppend(&out, ",\"foretoken\":", extension);
-    out += "}\n\n";
+    EndChunk(extension, out);
   }
 
   void OnResult(int64_t choice, const GenerationSummary& summary,
                 std::string& out) override {
     Begin(choice, out);
     results_.Set(choice, summary);
-    const AnswerDelta last = SplitterOf(choice).Finish();
+    AnswerDelta last = SplitterOf(choice).Finish();
+    AddReasoning(SplitterOf(choice), results_);
     if (!last.empty()) {
-      absl::StrAppend(&out, "data: ", head_, "{\"index\":", choice,
-                      ",\"delta\":");
-      AppendChunkDelta(last, out);
-      absl::StrAppend(&out, ",\"logprobs\":null,\"finish_reason\":null}]",
-                      request_.include_usage ? ",\"usage\":null" : "", "}\n\n");
+      ChunkReasoning(choice, last, out);
+      Chunk(choice, last, out);
     }
     absl::StrAppend(&out, "data: ", head_, "{\"index\":", choice,
                     ",\"delta\":{},\"logprobs\":null,\"finish_reason\":\"",
@@ -117,6 +120,39 @@ class ChatStream final : public Answer {
  private:
   ChatSplitter& SplitterOf(int64_t choice) {
     return splitters_[static_cast<size_t>(choice)];
+  }
+  // A chunk up to its log-probabilities, and what follows them.
+  void BeginChunk(int64_t choice, const AnswerDelta& delta,
+                  std::string& out) const {
+    absl::StrAppend(&out, "data: ", head_, "{\"index\":", choice,
+                    ",\"delta\":");
+    AppendChunkDelta(delta, out);
+    out += ",\"logprobs\":";
+  }
+  void EndChunk(absl::string_view extension, std::string& out) const {
+    out += ",\"finish_reason\":null}]";
+    if (request_.include_usage) out += ",\"usage\":null";
+    if (!extension.empty()) {
+      absl::StrAppend(&out, ",\"foretoken\":", extension);
+    }
+    out += "}\n\n";
+  }
+  void Chunk(int64_t choice, const AnswerDelta& delta, std::string& out) const {
+    BeginChunk(choice, delta, out);
+    out += "null";
+    EndChunk("", out);
+  }
+  // Sends reasoning that something else follows by itself: clients look for one
+  // of them in a chunk. Leaves what follows in `delta`.
+  void ChunkReasoning(int64_t choice, AnswerDelta& delta,
+                      std::string& out) const {
+    AnswerDelta reasoning;
+    reasoning.reasoning = std::exchange(delta.reasoning, {});
+    if (delta.empty()) {
+      delta = std::move(reasoning);
+    } else if (!reasoning.empty()) {
+      Chunk(choice, reasoning, out);
+    }
   }
   void Begin(int64_t choice, std::string& out) {
     const auto begun = begun_.begin() + choice;
@@ -168,6 +204,7 @@ class ChatBody final : public Answer {
     results_.Set(choice, summary);
     Choice& kept = choices_[static_cast<size_t>(choice)];
     kept.Add(kept.splitter.Finish());
+    AddReasoning(kept.splitter, results_);
   }
 
   void Finish(const AnswerTimes& times, std::string& out) override {
@@ -192,6 +229,7 @@ class ChatBody final : public Answer {
         : splitter(request, options, index), pieces(options.tokenizer) {}
 
     void Add(const AnswerDelta& delta) {
+      reasoning += delta.reasoning;
       text += delta.content;
       for (const ToolCallDelta& part : delta.tool_calls) {
         const auto index = static_cast<size_t>(part.index);
@@ -203,6 +241,7 @@ class ChatBody final : public Answer {
     }
 
     ChatSplitter splitter;
+    std::string reasoning;
     std::string text;
     std::vector<ToolCallDelta> calls;
     std::string logprobs;  // of its tokens, as JSON
@@ -218,6 +257,10 @@ class ChatBody final : public Answer {
       out += "null";
     } else {
       AppendJsonString(choice.text, out);
+    }
+    if (!choice.reasoning.empty()) {
+      out += ",\"reasoning_content\":";
+      AppendJsonString(choice.reasoning, out);
     }
     for (size_t i = 0; i < choice.calls.size(); ++i) {
       const ToolCallDelta& call = choice.calls[i];

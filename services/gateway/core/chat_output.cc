@@ -29,17 +29,26 @@ void AppendToken(const TokenTexts& texts, TokenId token, float logprob,
 
 ChatSplitter::ChatSplitter(const ApiRequest& request,
                            const AnswerOptions& options, int64_t choice)
-    : one_call_(request.one_call) {
-  if (!request.with_tools) return;
-  // Ids of calls differ between answers and choices.
-  answer_.emplace(
-      *options.chat, request.tool_names, absl::HashOf(options.id, choice),
-      request.tool_rules.empty() ? ToolCallParser::Fences::kRead
-                                 : ToolCallParser::Fences::kIgnored);
+    : one_call_(request.one_call),
+      thinks_(options.chat != nullptr && options.chat->thinking().has_value()),
+      drops_reasoning_(request.reasoning == ReasoningPlace::kNowhere) {
+  if (!request.with_tools && !thinks_) return;
+  ChatAnswerOptions reading;
+  if (!request.tool_rules.empty()) {
+    reading.fences = ToolCallParser::Fences::kIgnored;
+  }
+  reading.thinking = {.opened = request.in_thinking,
+                      .verbatim = request.reasoning == ReasoningPlace::kContent,
+                      .keeps_space = request.generation.constraint.kind ==
+                                     Constraint::Kind::kGrammar};
+  // Ids of calls differ between answers and choices. Without tools the request
+  // has no names of any.
+  answer_.emplace(*options.chat, request.tool_names,
+                  absl::HashOf(options.id, choice), reading);
 }
 
 AnswerDelta ChatSplitter::Take(const GenerationDelta& delta) {
-  if (!answer_.has_value()) return {delta.text, {}};
+  if (!answer_.has_value()) return {delta.text, {}, {}};
   return Kept(answer_->Take(delta.token_ids, delta.text));
 }
 
@@ -48,6 +57,7 @@ AnswerDelta ChatSplitter::Finish() {
 }
 
 AnswerDelta ChatSplitter::Kept(AnswerDelta delta) const {
+  if (drops_reasoning_) delta.reasoning.clear();
   if (one_call_) {
     std::vector<ToolCallDelta>& calls = delta.tool_calls;
     calls.erase(std::remove_if(calls.begin(), calls.end(),
@@ -57,20 +67,24 @@ AnswerDelta ChatSplitter::Kept(AnswerDelta delta) const {
   return delta;
 }
 
+void AppendTokenLogprob(const TokenTexts& texts, const SampledToken& token,
+                        std::string& out) {
+  AppendToken(texts, token.token, token.logprob, out);
+  out += ",\"top_logprobs\":[";
+  for (size_t k = 0; k < token.top_logprobs.size(); ++k) {
+    if (k > 0) out += ',';
+    AppendToken(texts, token.top_logprobs[k].token,
+                token.top_logprobs[k].logprob, out);
+    out += '}';
+  }
+  out += "]}";
+}
+
 void AppendTokenLogprobs(const TokenTexts& texts, const GenerationDelta& delta,
                          std::string& out) {
   for (size_t i = 0; i < delta.logprobs.size(); ++i) {
-    const SampledToken& token = delta.logprobs[i];
     if (i > 0) out += ',';
-    AppendToken(texts, token.token, token.logprob, out);
-    out += ",\"top_logprobs\":[";
-    for (size_t k = 0; k < token.top_logprobs.size(); ++k) {
-      if (k > 0) out += ',';
-      AppendToken(texts, token.top_logprobs[k].token,
-                  token.top_logprobs[k].logprob, out);
-      out += '}';
-    }
-    out += "]}";
+    AppendTokenLogprob(texts, delta.logprobs[i], out);
   }
 }
 

@@ -1,5 +1,5 @@
-// The output of one answer to a conversation: its content and tool calls, and
-// the log-probabilities of its tokens.
+// The output of one answer to a conversation: its reasoning, content and tool
+// calls, and the log-probabilities of its tokens.
 #ifndef FORETOKEN_SERVICES_GATEWAY_CORE_CHAT_OUTPUT_H_
 #define FORETOKEN_SERVICES_GATEWAY_CORE_CHAT_OUTPUT_H_
 
@@ -15,9 +15,9 @@
 
 namespace foretoken::gateway {
 
-// Splits the output of one choice into content and tool calls. If the request
-// wants one call at most, those behind the first are dropped. Owned by one
-// thread.
+// Splits the output of one choice into reasoning, content and tool calls. What
+// the request does not want is dropped: the reasoning, or calls behind the
+// first. Owned by one thread.
 class ChatSplitter {
  public:
   ChatSplitter(const ApiRequest& request, const AnswerOptions& options,
@@ -32,16 +32,26 @@ class ChatSplitter {
     return answer_.has_value() && answer_->cut_off() &&
            !(one_call_ && answer_->whole_calls() > 0);
   }
+  // Whether the model thinks, and with how many tokens so far, counted from the
+  // first one; see ThinkingTokens.
+  bool thinks() const { return thinks_; }
+  int64_t reasoning_tokens() const {
+    return answer_.has_value() ? answer_->thinking_tokens() : 0;
+  }
 
  private:
   AnswerDelta Kept(AnswerDelta delta) const;
 
   const bool one_call_;
+  const bool thinks_;
+  const bool drops_reasoning_;
   std::optional<ChatAnswer> answer_;  // unset: all of it is content
 };
 
-// Appends {"token", "logprob", "bytes", "top_logprobs"} of each of the delta's
-// tokens, joined by commas.
+// Appends {"token", "logprob", "bytes", "top_logprobs"} of a token.
+void AppendTokenLogprob(const TokenTexts& texts, const SampledToken& token,
+                        std::string& out);
+// The same of each of the delta's tokens, joined by commas.
 void AppendTokenLogprobs(const TokenTexts& texts, const GenerationDelta& delta,
                          std::string& out);
 

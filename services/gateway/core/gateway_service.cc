@@ -18,6 +18,7 @@
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/json_text.h"
+#include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
 #include "services/gateway/core/tool_rules.h"
 
@@ -286,9 +287,11 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       std::vector<TokenId> prompt,
-      EncodeChat(context, *request.conversation,
-                 request.repeated.size() +
-                     request.generation.constraint.source.size()));
+      EncodeChat(
+          context, *request.conversation,
+          request.repeated.size() + request.generation.constraint.source.size(),
+          &request.in_thinking));
+  AllowThinking(*parts_.chat, request);
   request.conversation.reset();
   const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
   if (room < request.max_tokens.value_or(1)) {
@@ -328,8 +331,8 @@ absl::StatusOr<std::vector<std::string>> GatewayService::Echoes(
 }
 
 absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
-    Context& context, const ChatRequest& conversation,
-    size_t other_bytes) const {
+    Context& context, const ChatRequest& conversation, size_t other_bytes,
+    bool* in_thinking) const {
   if (parts_.chat == nullptr || !parts_.chat->has_template()) {
     return absl::FailedPreconditionError(
         "this model has no chat template: use /v1/completions");
@@ -358,7 +361,8 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
             absl::StrCat("the chat template took more than ",
                          absl::FormatDuration(options_.max_template_time),
                          " with these messages and variables"));
-      });
+      },
+      in_thinking);
 }
 
 void GatewayService::StartGeneration(Context& context, ApiRequest request,

@@ -149,10 +149,11 @@ class GatewayService final : public HttpHandler {
   // The same, if it has the name that the request gives.
   absl::StatusOr<GeneratorInfo> ModelNamed(absl::string_view name);
   // Takes the memory for it from the context's share, beside that of the
-  // conversation and `other_bytes` of the request.
+  // conversation and `other_bytes` of the request. `in_thinking`: see
+  // ModelChat::Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeChat(
-      Context& context, const ChatRequest& conversation,
-      size_t other_bytes) const;
+      Context& context, const ChatRequest& conversation, size_t other_bytes,
+      bool* in_thinking = nullptr) const;
   absl::StatusOr<std::vector<std::string>> Echoes(
       const ApiRequest& request) const;
   // Goes on with the conversation that was read.

@@ -12,6 +12,7 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
+#include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/request_fields.h"
 #include "services/gateway/core/tool_rules.h"
 
@@ -249,6 +250,7 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
   ReadChoices(fields, 1, request);
   ReadChatTokens(fields, request);
   ReadChatLogprobs(fields, request);
+  ReadReasoningFields(fields, request);
   ReadFormatField(text, "response_format", fields, request);
   ReadConstraintFields(text, fields, request);
   RefuseToolsWithConstraint(fields, request);

@@ -26,11 +26,15 @@ class MessageWriter {
   void Message(absl::string_view role, absl::string_view content) {
     Begin(role);
     absl::StrAppend(&out_, ",\"content\":", content);
-    last_ = role == "assistant" ? Last::kAssistant : Last::kOther;
+    last_ = role == kAssistant ? Last::kAssistant : Last::kOther;
   }
   void Call(absl::string_view id, absl::string_view name,
             absl::string_view arguments) {
-    if (last_ != Last::kAssistant && last_ != Last::kCalls) Begin("assistant");
+    const bool joins = last_ == Last::kAssistant || last_ == Last::kCalls;
+    if (!joins || !reasoning_.empty()) {
+      Begin(kAssistant);
+      last_ = Last::kAssistant;
+    }
     out_ += last_ == Last::kCalls ? "," : ",\"tool_calls\":[";
     last_ = Last::kCalls;
     out_ += "{\"id\":";
@@ -49,12 +53,20 @@ class MessageWriter {
     absl::StrAppend(&out_, ",\"content\":", content);
     last_ = Last::kOther;
   }
+  // Is that of the assistant's message that follows, if one does.
+  void Reasoning(absl::string_view text) {
+    if (text.empty()) return;
+    absl::StrAppend(&reasoning_, reasoning_.empty() ? "" : "\n", text);
+  }
+  bool empty() const { return last_ == Last::kNone; }
+  // Not if it is empty.
   std::string Take() {
     End();
     return out_ + "]";
   }
 
  private:
+  static constexpr char kAssistant[] = "assistant";
   // The message that was written last, still without its brace.
   enum class Last : uint8_t { kNone, kOther, kAssistant, kCalls };
 
@@ -62,6 +74,10 @@ class MessageWriter {
     End();
     absl::StrAppend(&out_, last_ == Last::kNone ? "[" : ",", "{\"role\":\"",
                     role, "\"");
+    const std::string reasoning = std::exchange(reasoning_, {});
+    if (role != kAssistant || reasoning.empty()) return;
+    out_ += ",\"reasoning_content\":";
+    AppendJsonString(reasoning, out_);
   }
   void End() {
     if (last_ == Last::kNone) return;
@@ -70,6 +86,7 @@ class MessageWriter {
 
   std::string out_;
   Last last_ = Last::kNone;
+  std::string reasoning_;  // of the next message
 };
 
 std::string Quoted(absl::string_view text) {
@@ -157,6 +174,30 @@ void ReadResult(RequestFields& fields, MessageWriter& messages) {
   }
 }
 
+// {"summary": [], "content": [{"type": "reasoning_text", "text"}]}, as answers
+// have it.
+void ReadReasoning(RequestFields& fields, MessageWriter& messages) {
+  // Of other servers' answers; unused.
+  fields.Find("summary");
+  fields.Find("encrypted_content");
+  const Json* const content = fields.Find("content");
+  if (content == nullptr) return;
+  const std::string name = fields.Name("content");
+  if (!content->is_array()) {
+    fields.Fail(FieldError(name, "want an array of parts", "invalid_type"));
+    return;
+  }
+  for (size_t i = 0; i < content->size(); ++i) {
+    RequestFields part((*content)[i], absl::StrCat(name, "[", i, "]"));
+    const std::string type = RequiredText(part, "type", kMaxIdBytes);
+    if (part.error().ok() && type != "reasoning_text") {
+      part.Fail(Unsupported(part.Name("type"), "want reasoning_text"));
+    }
+    messages.Reasoning(RequiredText(part, "text", std::string().max_size()));
+    fields.Fail(part.Finish());
+  }
+}
+
 absl::Status ReadItem(const Json& item, const std::string& name,
                       MessageWriter& messages) {
   RequestFields fields(item, name);
@@ -169,12 +210,14 @@ absl::Status ReadItem(const Json& item, const std::string& name,
     ReadCall(fields, messages);
   } else if (type == "function_call_output") {
     ReadResult(fields, messages);
+  } else if (type == "reasoning") {
+    ReadReasoning(fields, messages);
   } else {
     fields.Fail(Unsupported(
         fields.Name("type"),
         absl::StrCat("'", type.substr(0, kMaxShownBytes),
-                     "' is not supported, want message, function_call or "
-                     "function_call_output")));
+                     "' is not supported, want message, function_call, "
+                     "function_call_output or reasoning")));
   }
   return fields.Finish();
 }
@@ -198,6 +241,10 @@ absl::StatusOr<std::string> MessagesOfInput(const Json& input,
   for (size_t i = 0; i < input.size(); ++i) {
     FORETOKEN_RETURN_IF_ERROR(
         ReadItem(input[i], absl::StrCat("input[", i, "]"), messages));
+  }
+  if (messages.empty()) {
+    return FieldError("input", "want a message beside the reasoning",
+                      "invalid_value");
   }
   return messages.Take();
 }

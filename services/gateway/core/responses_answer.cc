@@ -1,10 +1,12 @@
 // Answers of /v1/responses.
 #include <algorithm>
+#include <deque>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/answer_parts.h"
@@ -51,25 +53,45 @@ std::string Quoted(absl::string_view text) {
   return out;
 }
 
-// A message or the call of a function.
+// A message, the call of a function or the model's reasoning.
 struct Item {
-  bool is_call = false;
+  enum class Type : uint8_t { kMessage, kCall, kReasoning };
+  Type type = Type::kMessage;
   std::string id;
-  std::string text;      // a message's text; a call's arguments
+  std::string text;      // of a message or of reasoning; a call's arguments
   std::string logprobs;  // a message's, as JSON, joined by commas
   std::string call_id, name;
   State state = State::kInProgress;
 
-  // The text as a part of the message.
+  bool is_call() const { return type == Type::kCall; }
+  // The name of its part and of the events with its text.
+  const char* part_name() const {
+    return type == Type::kMessage ? "output_text" : "reasoning_text";
+  }
+  const char* id_prefix() const {
+    switch (type) {
+      case Type::kMessage:
+        return "msg_";
+      case Type::kCall:
+        return "fc_";
+      case Type::kReasoning:
+        return "rs_";
+    }
+    return "";
+  }
+  // The text as a part of the message or the reasoning.
   void AppendPart(std::string& out) const {
-    out += R"({"type":"output_text","text":)";
+    absl::StrAppend(&out, R"({"type":")", part_name(), R"(","text":)");
     AppendJsonString(text, out);
-    absl::StrAppend(&out, R"(,"annotations":[],"logprobs":[)", logprobs, "]}");
+    if (type == Type::kMessage) {
+      absl::StrAppend(&out, R"(,"annotations":[],"logprobs":[)", logprobs, "]");
+    }
+    out += '}';
   }
   void AppendJson(std::string& out) const {
     absl::StrAppend(&out, R"({"id":")", id, R"(","status":")",
                     StateName(state));
-    if (is_call) {
+    if (is_call()) {
       absl::StrAppend(&out, R"(","type":"function_call","call_id":)",
                       Quoted(call_id), ",\"name\":", Quoted(name),
                       ",\"arguments\":");
@@ -77,7 +99,9 @@ struct Item {
       out += '}';
       return;
     }
-    out += R"(","type":"message","role":"assistant","content":[)";
+    out += type == Type::kMessage
+               ? R"(","type":"message","role":"assistant","content":[)"
+               : R"(","type":"reasoning","summary":[],"content":[)";
     // The part is added behind the item.
     if (state != State::kInProgress) AppendPart(out);
     out += "]}";
@@ -110,24 +134,23 @@ class ResponsesAnswer final : public Answer {
       if (!tokens_.empty()) tokens_ += ',';
       pieces_.Append(delta, tokens_);
     }
-    if (request_.logprobs && !delta.logprobs.empty()) {
-      if (!logprobs_.empty()) logprobs_ += ',';
-      const size_t before = logprobs_.size();
-      AppendTokenLogprobs(texts_, delta, logprobs_);
-      logprob_bytes_ += static_cast<int64_t>(logprobs_.size() - before + 1);
-    }
+    if (request_.logprobs) TakeLogprobs(delta);
     if (request_.stream) {
       taken_bytes_ += static_cast<int64_t>(JsonStringBytes(delta.text));
     }
-    Add(splitter_.Take(delta), out);
+    const AnswerDelta split = splitter_.Take(delta);
+    DropReasoningLogprobs();
+    Add(split, out);
   }
 
   void OnResult(int64_t choice, const GenerationSummary& summary,
                 std::string& out) override {
     Begin(out);
     results_.Set(choice, summary);
-    Add(splitter_.Finish(), out);
-    if (items_.empty()) OpenMessage(out);
+    const AnswerDelta last = splitter_.Finish();
+    DropReasoningLogprobs();
+    Add(last, out);
+    if (items_.empty()) OpenItem(Item::Type::kMessage, out);
     state_ = summary.finish == FinishReason::kLength || splitter_.cut_off()
                  ? State::kIncomplete
                  : State::kCompleted;
@@ -196,11 +219,11 @@ class ResponsesAnswer final : public Answer {
     out.append(members.data(), members.size());
     EndEvent(out);
   }
-  // The place of the open item, and of its text, if it is a message.
+  // The place of the open item, and of its part, if it has one.
   std::string Place() const {
     return absl::StrCat("\"item_id\":\"", items_.back().id,
                         "\",\"output_index\":", items_.size() - 1,
-                        items_.back().is_call ? "" : ",\"content_index\":0");
+                        items_.back().is_call() ? "" : ",\"content_index\":0");
   }
   void ItemEvent(absl::string_view type, std::string& out) {
     if (!request_.stream) return;
@@ -229,34 +252,43 @@ class ResponsesAnswer final : public Answer {
   // --- Items -----------------------------------------------------------------
 
   void Add(const AnswerDelta& delta, std::string& out) {
-    if (!delta.content.empty()) AddText(delta.content, out);
+    if (!delta.reasoning.empty()) {
+      AddText(Item::Type::kReasoning, delta.reasoning, out);
+    }
+    if (!delta.content.empty()) {
+      AddText(Item::Type::kMessage, delta.content, out);
+    }
     for (const ToolCallDelta& part : delta.tool_calls) AddCall(part, out);
   }
 
-  void AddText(absl::string_view text, std::string& out) {
-    if (items_.empty() || items_.back().is_call) OpenMessage(out);
+  void AddText(Item::Type type, absl::string_view text, std::string& out) {
+    if (items_.empty() || items_.back().type != type) OpenItem(type, out);
     Item& item = items_.back();
     absl::StrAppend(&item.text, text);
+    const bool is_message = type == Item::Type::kMessage;
+    const std::string logprobs = is_message ? WaitingLogprobs() : "";
     if (request_.stream) {
       const std::string quoted = Quoted(text);
       item_bytes_ += static_cast<int64_t>(quoted.size());
-      Event("response.output_text.delta",
-            absl::StrCat(Place(), ",\"delta\":", quoted, ",\"logprobs\":[",
-                         logprobs_, "]"),
+      std::string members = absl::StrCat(Place(), ",\"delta\":", quoted);
+      if (is_message) {
+        absl::StrAppend(&members, ",\"logprobs\":[", logprobs, "]");
+      }
+      Event(absl::StrCat("response.", item.part_name(), ".delta"), members,
             out);
     }
-    KeepLogprobs();
+    if (is_message) KeepLogprobs(logprobs);
   }
 
   void AddCall(const ToolCallDelta& part, std::string& out) {
     if (!part.id.empty()) {
       CloseItem(State::kCompleted, out);
-      Item& item = OpenItem(/*is_call=*/true);
+      Item& item = NewItem(Item::Type::kCall);
       item.call_id = part.id;
       item.name = part.name;
       ItemEvent("response.output_item.added", out);
     }
-    logprobs_.clear();  // a call shows none
+    PassLogprobs();  // a call shows none
     if (part.arguments.empty()) return;
     items_.back().text += part.arguments;
     if (!request_.stream) return;
@@ -266,48 +298,75 @@ class ResponsesAnswer final : public Answer {
           absl::StrCat(Place(), ",\"delta\":", quoted), out);
   }
 
-  Item& OpenItem(bool is_call) {
+  Item& NewItem(Item::Type type) {
     Item& item = items_.emplace_back();
-    item.is_call = is_call;
-    item.id = absl::StrCat(is_call ? "fc_" : "msg_",
+    item.type = type;
+    item.id = absl::StrCat(item.id_prefix(),
                            absl::StripPrefix(options_.id, kIdPrefix), "_",
                            items_.size() - 1);
     return item;
   }
 
-  void OpenMessage(std::string& out) {
+  // Opens a message or reasoning, with its part.
+  void OpenItem(Item::Type type, std::string& out) {
     CloseItem(State::kCompleted, out);
-    OpenItem(/*is_call=*/false);
+    NewItem(type);
     if (!request_.stream) return;
     ItemEvent("response.output_item.added", out);
     PartEvent("response.content_part.added", out);
   }
 
-  // Moves the log-probabilities since the last text to the open message.
-  void KeepLogprobs() {
-    Item& item = items_.back();
-    if (!item.logprobs.empty() && !logprobs_.empty()) item.logprobs += ',';
-    item.logprobs += logprobs_;
+  void TakeLogprobs(const GenerationDelta& delta) {
+    for (const SampledToken& token : delta.logprobs) {
+      std::string& json = logprobs_.emplace_back();
+      AppendTokenLogprob(texts_, token, json);
+      logprob_bytes_ += static_cast<int64_t>(json.size() + 1);
+    }
+  }
+  // Reasoning shows none.
+  void DropReasoningLogprobs() {
+    while (!logprobs_.empty() &&
+           passed_logprobs_ < splitter_.reasoning_tokens()) {
+      logprobs_.pop_front();
+      ++passed_logprobs_;
+    }
+  }
+  // Takes the log-probabilities since the last text.
+  std::string WaitingLogprobs() {
+    std::string joined = absl::StrJoin(logprobs_, ",");
+    PassLogprobs();
+    return joined;
+  }
+  void PassLogprobs() {
+    passed_logprobs_ += static_cast<int64_t>(logprobs_.size());
     logprobs_.clear();
+  }
+  // Appends them to those of the open message.
+  void KeepLogprobs(absl::string_view joined) {
+    Item& item = items_.back();
+    absl::StrAppend(&item.logprobs,
+                    item.logprobs.empty() || joined.empty() ? "" : ",", joined);
   }
 
   void CloseItem(State state, std::string& out) {
     if (items_.empty() || items_.back().state != State::kInProgress) return;
     Item& item = items_.back();
-    if (!item.is_call) KeepLogprobs();
+    if (item.type == Item::Type::kMessage) KeepLogprobs(WaitingLogprobs());
     item.state = state;
     if (!request_.stream) return;
-    if (item.is_call) {
+    if (item.is_call()) {
       BeginEvent("response.function_call_arguments.done", out);
       absl::StrAppend(&out, Place(), ",\"name\":", Quoted(item.name),
                       ",\"arguments\":");
       AppendJsonString(item.text, out);
       EndEvent(out);
     } else {
-      BeginEvent("response.output_text.done", out);
+      BeginEvent(absl::StrCat("response.", item.part_name(), ".done"), out);
       absl::StrAppend(&out, Place(), ",\"text\":");
       AppendJsonString(item.text, out);
-      absl::StrAppend(&out, ",\"logprobs\":[", item.logprobs, "]");
+      if (item.type == Item::Type::kMessage) {
+        absl::StrAppend(&out, ",\"logprobs\":[", item.logprobs, "]");
+      }
       EndEvent(out);
       PartEvent("response.content_part.done", out);
     }
@@ -322,7 +381,8 @@ class ResponsesAnswer final : public Answer {
         {{"input_tokens", summary.prompt_tokens},
          {"input_tokens_details", {{"cached_tokens", summary.reused_tokens}}},
          {"output_tokens", summary.completion_tokens},
-         {"output_tokens_details", {{"reasoning_tokens", 0}}},
+         {"output_tokens_details",
+          {{"reasoning_tokens", splitter_.reasoning_tokens()}}},
          {"total_tokens", summary.prompt_tokens + summary.completion_tokens}});
   }
 
@@ -357,8 +417,10 @@ class ResponsesAnswer final : public Answer {
   ChatSplitter splitter_;
   TokenPieces pieces_;
   std::vector<Item> items_;
-  std::string logprobs_;  // of tokens whose text is still to come, as JSON
-  std::string tokens_;    // of a body, as JSON
+  // Of tokens whose text is still to come, each as JSON.
+  std::deque<std::string> logprobs_;
+  int64_t passed_logprobs_ = 0;  // tokens before those
+  std::string tokens_;           // of a body, as JSON
   State state_ = State::kInProgress;
   int64_t events_ = 0;
   // Bytes of a stream as JSON.

@@ -188,7 +188,7 @@ void ReadLogprobs(RequestFields& fields, ApiRequest& request) {
       if (each == kLogprobs) {
         request.logprobs = true;
       } else if (each != "reasoning.encrypted_content") {
-        // There is no reasoning here that it could add to.
+        // Reasoning comes as text here, never encrypted.
         fields.Fail(Unsupported("include", "this value is not supported"));
       }
     }

@@ -2,6 +2,7 @@
 // which the text of an answer omits.
 #include "common/text/chat/chat_answer.h"
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -18,7 +19,7 @@ namespace {
 
 using ::testing::SizeIs;
 
-// Bytes, and the special tokens of Mistral's and Llama's calls.
+// Bytes, and the special tokens of Mistral's calls and thinking.
 std::shared_ptr<const Tokenizer> TestTokenizer() {
   Json vocabulary = Json::object();
   // The characters that byte-level BPE uses for printable ASCII are themselves;
@@ -32,7 +33,10 @@ std::shared_ptr<const Tokenizer> TestTokenizer() {
     "added_tokens": [
       {"id": 200, "content": "[TOOL_CALLS]", "special": true},
       {"id": 201, "content": "[ARGS]", "special": true},
-      {"id": 202, "content": "</s>", "special": true}],
+      {"id": 202, "content": "</s>", "special": true},
+      {"id": 203, "content": "[THINK]", "special": true},
+      {"id": 204, "content": "[/THINK]", "special": true},
+      {"id": 205, "content": ">  so", "special": false}],
     "normalizer": null, "post_processor": null,
     "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false,
                       "use_regex": true},
@@ -44,20 +48,24 @@ std::shared_ptr<const Tokenizer> TestTokenizer() {
   return *std::move(tokenizer);
 }
 
-// Content and calls of an answer that is delivered `step` tokens at a time,
-// its text `late` bytes after its tokens.
-std::pair<std::string, std::string> Deliver(const ModelChat& chat,
-                                            const std::vector<TokenId>& ids,
-                                            size_t step, size_t late,
-                                            bool with_tools = true) {
+struct Delivered {
+  std::string content, calls, reasoning;
+  int64_t thinking_tokens = 0;
+};
+
+// An answer that is delivered `step` tokens at a time, its text `late` bytes
+// after its tokens.
+Delivered Deliver(const ModelChat& chat, const std::vector<TokenId>& ids,
+                  size_t step, size_t late, bool with_tools = true,
+                  const ChatAnswerOptions& options = {}) {
   const ToolNames tools = with_tools ? ToolNames{"f", "g"} : ToolNames();
-  ChatAnswer answer(chat, tools, 1);
-  std::string content;
-  std::string calls;
+  ChatAnswer answer(chat, tools, 1, options);
+  Delivered got;
   const auto add = [&](const AnswerDelta& delta) {
-    content += delta.content;
+    got.content += delta.content;
+    got.reasoning += delta.reasoning;
     for (const ToolCallDelta& call : delta.tool_calls) {
-      calls += call.name + call.arguments;
+      got.calls += call.name + call.arguments;
     }
   };
   Detokenizer detokenizer(chat.tokenizer(), Detokenizer::Start::kBehindPrompt);
@@ -72,7 +80,8 @@ std::pair<std::string, std::string> Deliver(const ModelChat& chat,
   detokenizer.Flush(waiting);
   add(answer.Take({}, waiting));
   add(answer.Finish());
-  return {content, calls};
+  got.thinking_tokens = answer.thinking_tokens();
+  return got;
 }
 
 TEST(ChatAnswerTest, SpecialTokensBeginCallsHoweverTheAnswerIsDelivered) {
@@ -83,16 +92,103 @@ TEST(ChatAnswerTest, SpecialTokensBeginCallsHoweverTheAnswerIsDelivered) {
       "I\u00e9 see. [TOOL_CALLS]f[ARGS]{\"a\": 1}[TOOL_CALLS]g[ARGS]{}</s>");
   for (size_t step = 1; step <= ids.size(); ++step) {
     for (size_t late = 0; late < 12; ++late) {
-      const auto [content, calls] = Deliver(**chat, ids, step, late);
-      EXPECT_EQ(content, "I\u00e9 see.") << step << " " << late;
-      EXPECT_EQ(calls, "f{\"a\": 1}g{}") << step << " " << late;
+      const Delivered got = Deliver(**chat, ids, step, late);
+      EXPECT_EQ(got.content, "I\u00e9 see.") << step << " " << late;
+      EXPECT_EQ(got.calls, "f{\"a\": 1}g{}") << step << " " << late;
+      EXPECT_EQ(got.thinking_tokens, 0);
     }
   }
   // Without tools the answer is what the tokenizer decodes.
-  const auto [content, calls] =
-      Deliver(**chat, ids, 3, 0, /*with_tools=*/false);
-  EXPECT_EQ(content, "I\u00e9 see. f{\"a\": 1}g{}");
-  EXPECT_EQ(calls, "");
+  const Delivered got = Deliver(**chat, ids, 3, 0, /*with_tools=*/false);
+  EXPECT_EQ(got.content, "I\u00e9 see. f{\"a\": 1}g{}");
+  EXPECT_EQ(got.calls, "");
+}
+
+constexpr char kThinks[] =
+    "{{ '[TOOL_CALLS]' ~ '[ARGS]' ~ '[THINK]' ~ '[/THINK]' }}";
+
+TEST(ChatAnswerTest, ThinkingBetweenSpecialTokensHasNoCalls) {
+  const auto tokenizer = TestTokenizer();
+  const auto chat = ModelChat::Create(tokenizer, kThinks);
+  FORETOKEN_ASSERT_OK(chat);
+  const std::vector<TokenId> ids = tokenizer->Encode(
+      "[THINK] I\u00e9 [TOOL_CALLS]f[ARGS]{}[/THINK] so "
+      "[TOOL_CALLS]g[ARGS]{}</s>");
+  const auto closing = std::find(ids.begin(), ids.end(), 204);
+  ASSERT_NE(closing, ids.end());
+  for (size_t step = 1; step <= ids.size(); ++step) {
+    for (size_t late = 0; late < 12; ++late) {
+      const Delivered got = Deliver(**chat, ids, step, late);
+      EXPECT_EQ(got.reasoning, "I\u00e9 [TOOL_CALLS]f[ARGS]{}");
+      EXPECT_EQ(got.content, "so") << step << " " << late;
+      EXPECT_EQ(got.calls, "g{}") << step << " " << late;
+      EXPECT_EQ(got.thinking_tokens, closing - ids.begin() + 1)
+          << step << " " << late;
+    }
+  }
+}
+
+TEST(ChatAnswerTest, VerbatimThinkingIsContentWithItsTags) {
+  const auto tokenizer = TestTokenizer();
+  const auto chat = ModelChat::Create(tokenizer, kThinks);
+  FORETOKEN_ASSERT_OK(chat);
+  ChatAnswerOptions options;
+  options.thinking.verbatim = true;
+  const std::vector<TokenId> ids = tokenizer->Encode(
+      " [THINK] a [TOOL_CALLS]f[ARGS]{}[/THINK] so [TOOL_CALLS]g[ARGS]{}</s>");
+  for (size_t step = 1; step <= ids.size(); ++step) {
+    const Delivered got = Deliver(**chat, ids, step, 0, true, options);
+    EXPECT_EQ(got.reasoning, "");
+    EXPECT_EQ(got.content, " [THINK] a [TOOL_CALLS]f[ARGS]{}[/THINK] so");
+    EXPECT_EQ(got.calls, "g{}");
+    EXPECT_GT(got.thinking_tokens, 0);
+    const Delivered text =
+        Deliver(**chat, ids, step, 0, /*with_tools=*/false, options);
+    EXPECT_EQ(text.content, " [THINK] a f{}[/THINK] so g{}");
+  }
+}
+
+TEST(ChatAnswerTest, TokensThatBeginBeforeTheEndOfTheThinkingCount) {
+  const auto tokenizer = TestTokenizer();
+  const auto chat = ModelChat::Create(tokenizer, "{{ '</think>' }}");
+  FORETOKEN_ASSERT_OK(chat);
+  const auto count = [&](const std::string& text, bool opened = false) {
+    ChatAnswerOptions options;
+    options.thinking.opened = opened;
+    const std::vector<TokenId> ids = tokenizer->Encode(text);
+    const int64_t tokens =
+        Deliver(**chat, ids, 1, 0, false, options).thinking_tokens;
+    for (size_t step = 1; step < 30; ++step) {
+      for (size_t late = 0; late < 9; ++late) {
+        EXPECT_EQ(
+            Deliver(**chat, ids, step, late, false, options).thinking_tokens,
+            tokens)
+            << text << " " << step << " " << late;
+      }
+    }
+    return tokens;
+  };
+  EXPECT_EQ(count("ab</s>"), 0);
+  EXPECT_EQ(count("<think>\u00e9b</think> c</s>"), 7 + 3 + 8);
+  // A token with the end of the tag and the beginning of the answer.
+  EXPECT_EQ(count("<think>ab</think>  so c"), 7 + 2 + 8);
+  // Never closed: the end token as well.
+  EXPECT_EQ(count("<think>ab</s>"), 7 + 2 + 1);
+  EXPECT_EQ(count("ab</think>c", /*opened=*/true), 2 + 8);
+  EXPECT_EQ(count("</s>", /*opened=*/true), 1);
+}
+
+TEST(ChatAnswerTest, TheTagThatEndsAnAnswerCounts) {
+  const auto tokenizer = TestTokenizer();
+  const auto chat = ModelChat::Create(tokenizer, kThinks);
+  FORETOKEN_ASSERT_OK(chat);
+  const std::vector<TokenId> ids = tokenizer->Encode("[THINK]ab[/THINK]</s>");
+  for (size_t late = 0; late < 3; ++late) {
+    const Delivered got = Deliver(**chat, ids, 2, late);
+    EXPECT_EQ(got.reasoning, "ab");
+    EXPECT_EQ(got.content, "");
+    EXPECT_EQ(got.thinking_tokens, 4);
+  }
 }
 
 TEST(ChatAnswerTest, SpellsControlsThatEndTheText) {

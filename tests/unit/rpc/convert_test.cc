@@ -143,7 +143,10 @@ TEST(ConvertTest, EveryConstraintComesBack) {
       {Kind::kGrammar, "root ::= \"a\"", {}},
       {Kind::kChoice, "", {"yes", "", "no"}},
       {Kind::kChoice, "", {}},
-      {Kind::kToolCalls, "{}", {}}};
+      {Kind::kToolCalls, "{}", {}},
+      {Kind::kRegex, "a", {}, {{"<t>", false}, {"</t>", false}, false}},
+      {Kind::kChoice, "", {"a"}, {{"[T]", true}, {"[/T]", true}, true}},
+      {Kind::kJsonObject, "", {}, {{"", false}, {"[/T]", true}, true}}};
   for (const Constraint& constraint : constraints) {
     v1::Constraint proto;
     ToProto(constraint, &proto);
@@ -161,6 +164,15 @@ TEST(ConvertTest, ConstraintsOfNoMeaningAreRefused) {
   EXPECT_THAT(
       FromProto(proto),
       StatusIs(kInvalid, HasSubstr("constraint: json_object is false")));
+  proto.set_regex("a");
+  proto.mutable_thinking();
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(kInvalid, HasSubstr("constraint: thinking: open")));
+  proto.mutable_thinking()->set_opened(true);
+  proto.mutable_thinking()->mutable_close()->set_control(std::string(65, 'a'));
+  EXPECT_THAT(FromProto(proto),
+              StatusIs(kInvalid, HasSubstr("constraint: thinking: close")));
+  proto.clear_thinking();
   for (int i = 0; i <= 10'000; ++i) proto.mutable_choice()->add_texts("a");
   EXPECT_THAT(FromProto(proto),
               StatusIs(kInvalid, HasSubstr("constraint: choice: 10001")));

@@ -83,6 +83,43 @@ TEST(ResponsesRequestTest, CallsJoinTheAssistantsMessage) {
          "function": {"name": "h", "arguments": "{}"}}]}])"));
 }
 
+TEST(ResponsesRequestTest, ReasoningIsThatOfTheAnswerBehindIt) {
+  EXPECT_EQ(MessagesOf(R"([
+      {"role": "user", "content": "u"},
+      {"type": "reasoning", "id": "rs_1", "status": "completed",
+       "summary": [{"type": "summary_text", "text": "s"}],
+       "encrypted_content": null,
+       "content": [{"type": "reasoning_text", "text": "a\"b"},
+                   {"type": "reasoning_text", "text": "c"}]},
+      {"role": "assistant", "content": "d"},
+      {"type": "function_call", "call_id": "1", "name": "f", "arguments": ""},
+      {"type": "reasoning", "summary": [],
+       "content": [{"type": "reasoning_text", "text": "e"}]},
+      {"type": "function_call", "call_id": "2", "name": "g", "arguments": ""},
+      {"type": "function_call", "call_id": "3", "name": "h", "arguments": ""},
+      {"type": "function_call_output", "call_id": "2", "output": "r"},
+      {"type": "reasoning", "summary": []},
+      {"role": "assistant", "content": "i"},
+      {"type": "reasoning", "summary": [],
+       "content": [{"type": "reasoning_text", "text": "dropped"}]},
+      {"role": "user", "content": "v"},
+      {"role": "assistant", "content": "j"}])"),
+            Json::parse(R"([
+      {"role": "user", "content": "u"},
+      {"role": "assistant", "reasoning_content": "a\"b\nc", "content": "d",
+       "tool_calls": [{"id": "1", "type": "function",
+                       "function": {"name": "f", "arguments": ""}}]},
+      {"role": "assistant", "reasoning_content": "e", "tool_calls": [
+        {"id": "2", "type": "function",
+         "function": {"name": "g", "arguments": ""}},
+        {"id": "3", "type": "function",
+         "function": {"name": "h", "arguments": ""}}]},
+      {"role": "tool", "tool_call_id": "2", "content": "r"},
+      {"role": "assistant", "content": "i"},
+      {"role": "user", "content": "v"},
+      {"role": "assistant", "content": "j"}])"));
+}
+
 TEST(ResponsesRequestTest, ToolsHaveTheFormOfAChat) {
   const ApiRequest request = Read(R"("input": "a", "tools": [
       {"type": "function", "name": "f", "description": "d", "strict": false,
@@ -191,6 +228,15 @@ TEST(ResponsesRequestTest, ErrorsNameTheField) {
                                            "call_id": "1", "name": "f"}])"},
       {"input[0].output",
        R"("input": [{"type": "function_call_output", "call_id": "1"}])"},
+      {"input[0].content",
+       R"("input": [{"type": "reasoning", "content": "a"}])"},
+      {"input[0].content[0].type",
+       R"("input": [{"type": "reasoning", "content": [
+          {"type": "output_text", "text": "a"}]}])"},
+      {"input[0].content[0].text",
+       R"("input": [{"type": "reasoning", "content": [
+          {"type": "reasoning_text"}]}])"},
+      {"input", R"("input": [{"type": "reasoning", "content": []}])"},
       {"instructions", R"("input": "a", "instructions": ["b"])"},
       {"previous_response_id", R"("input": "a", "previous_response_id": "r")"},
       {"conversation", R"("input": "a", "conversation": "c")"},

@@ -266,7 +266,7 @@ struct Answer {
 Answer ReadBack(const ModelChat& chat, const ApiRequest& request,
                 const std::vector<TokenId>& ids, std::string& spelled) {
   ChatAnswer reader(chat, request.tool_names, 1,
-                    ToolCallParser::Fences::kIgnored);
+                    {.fences = ToolCallParser::Fences::kIgnored});
   Answer answer;
   const auto add = [&](const AnswerDelta& delta) {
     answer.content += delta.content;

@@ -1,0 +1,100 @@
+#include "common/grammar/thinking.h"
+
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/string_view.h"
+#include "common/base/status_macros.h"
+#include "common/grammar/byte_set.h"
+#include "common/grammar/regex_syntax.h"
+#include "common/grammar/token_trie.h"
+#include "common/text/utf8.h"
+
+namespace foretoken::grammar {
+namespace {
+
+// White space beside a tag. Fewer than the reader holds back before a tag.
+constexpr int32_t kMaxSpaces = 16;
+
+Expr Space(Regexes& regexes) {
+  ByteSet spaces;
+  for (const char c : {' ', '\t', '\n', '\r'}) {
+    spaces.Add(static_cast<uint8_t>(c));
+  }
+  return regexes.Bytes(spaces);
+}
+
+Expr Spaces(Regexes& regexes) {
+  return regexes.Repeat(Space(regexes), 0, kMaxSpaces);
+}
+
+Expr TagLiteral(const Thinking::Tag& tag, Regexes& regexes) {
+  return regexes.Literal(
+      tag.is_control ? TokenVocabulary::ControlBytes(tag.text) : tag.text);
+}
+
+// All up to the end of the closing tag. Also where that is a special token, its
+// spelling does not stand in the thinking: the reader sees no difference.
+Expr Thoughts(const Thinking& thinking, Regexes& regexes) {
+  const Expr text = regexes.And(
+      {regexes.Star(AnyCodePoint(TextForm::kUtf8, regexes)),
+       regexes.Not(regexes.Concat({Regexes::kAnything,
+                                   regexes.Literal(thinking.close.text),
+                                   Regexes::kAnything}))});
+  const Expr closed = regexes.Concat(text, TagLiteral(thinking.close, regexes));
+  if (thinking.opened) return closed;
+  return regexes.Concat(
+      {Spaces(regexes), TagLiteral(thinking.open, regexes), closed});
+}
+
+absl::Status CheckTag(absl::string_view name, absl::string_view text) {
+  if (!text.empty() && text.size() <= Thinking::kMaxTagBytes &&
+      IsValidUtf8(text)) {
+    return absl::OkStatus();
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("thinking: ", name, ": want 1..", Thinking::kMaxTagBytes,
+                   " bytes of UTF-8"));
+}
+
+}  // namespace
+
+absl::Status CheckThinking(const Thinking& thinking) {
+  if (!thinking.opened) {
+    FORETOKEN_RETURN_IF_ERROR(CheckTag("open", thinking.open.text));
+  }
+  return CheckTag("close", thinking.close.text);
+}
+
+Expr NotThinking(const Thinking& thinking, Regexes& regexes) {
+  return regexes.Not(regexes.Concat({regexes.Star(Space(regexes)),
+                                     regexes.Literal(thinking.open.text),
+                                     Regexes::kAnything}));
+}
+
+Symbol AddThinkingBefore(const Thinking& thinking, Symbol text,
+                         ThinkingSpace space, GrammarBuilder& builder) {
+  Regexes& regexes = builder.regexes();
+  Expr thoughts = Thoughts(thinking, regexes);
+  if (space == ThinkingSpace::kAllowed) {
+    thoughts = regexes.Concat(thoughts, Spaces(regexes));
+  }
+  const Symbol thought = builder.Sequence({builder.Terminal(thoughts), text});
+  return thinking.opened ? thought : builder.Choice({thought, text});
+}
+
+Symbol AddThinkingBeforeTerminal(const Thinking& thinking, Expr text,
+                                 GrammarBuilder& builder) {
+  Regexes& regexes = builder.regexes();
+  const Expr trimmed = regexes.And(
+      text, regexes.Not(regexes.Concat(Space(regexes), Regexes::kAnything)));
+  const Symbol thought =
+      builder.Sequence({builder.Terminal(regexes.Concat(
+                            Thoughts(thinking, regexes), Spaces(regexes))),
+                        builder.Terminal(trimmed)});
+  if (thinking.opened) return thought;
+  const Expr alone = regexes.And(text, NotThinking(thinking, regexes));
+  return builder.Choice({thought, builder.Terminal(alone)});
+}
+
+}  // namespace foretoken::grammar

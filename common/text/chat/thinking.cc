@@ -1,0 +1,36 @@
+#include "common/text/chat/thinking.h"
+
+#include "absl/strings/match.h"
+
+namespace foretoken {
+namespace {
+
+constexpr ThinkingTags kKnown[] = {
+    {"<think>", "</think>"},  // DeepSeek, Qwen and most others
+    {"[THINK]", "[/THINK]"},  // Magistral
+};
+
+}  // namespace
+
+// The closing tag decides: every template that knows thinking cuts it from
+// earlier answers or writes it closed, but some leave it to the model to open
+// the tag (the first template of DeepSeek-R1).
+std::optional<ThinkingTags> ThinkingTagsOf(absl::string_view chat_template) {
+  for (const ThinkingTags& tags : kKnown) {
+    if (absl::StrContains(chat_template, tags.close)) return tags;
+  }
+  return std::nullopt;
+}
+
+bool EndsInThinking(absl::Span<const PromptSpan> prompt,
+                    const ThinkingTags& tags) {
+  // Spans alternate: the last one is all that follows the request's text.
+  if (prompt.empty() || !prompt.back().from_template) return false;
+  const absl::string_view tail = prompt.back().text;
+  const size_t opened = tail.rfind(tags.open);
+  if (opened == absl::string_view::npos) return false;
+  const size_t closed = tail.rfind(tags.close);
+  return closed == absl::string_view::npos || closed < opened;
+}
+
+}  // namespace foretoken
