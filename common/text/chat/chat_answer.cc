@@ -25,7 +25,7 @@ ChatAnswer::ChatAnswer(const ModelChat& chat, const ToolNames& tools,
       parser_(ToolCallParser::Create(
           tools.empty() ? ToolCallForm::kNone : chat.tool_call_form(), id_seed,
           tools, options.fences)) {
-  if (!chat.thinking().has_value()) return;
+  if (!options.reads_thinking || !chat.thinking().has_value()) return;
   thinking_.emplace(*chat.thinking(), options.thinking);
   thinking_tokens_.emplace(chat.tokenizer(), controls_, *thinking_);
 }

@@ -22,8 +22,9 @@ namespace foretoken {
 
 struct ChatAnswerOptions {
   ToolCallParser::Fences fences = ToolCallParser::Fences::kRead;
-  // Without effect for a model that does not think. Verbatim thinking is
-  // content, in which no calls are read.
+  // False: all is content, as for a model that does not think.
+  bool reads_thinking = true;
+  // Verbatim thinking is content, in which no calls are read.
   ThinkingOptions thinking = {};
 };
 

@@ -146,12 +146,13 @@ absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
 absl::StatusOr<std::vector<TokenId>> ModelChat::Encode(
     const ChatRequest& request, absl::Time now,
     const jinja::ReserveMemory& reserve, const jinja::MayGoOn& may_go_on,
-    bool* in_thinking) const {
+    ThinkingStage* thinking) const {
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<PromptSpan> spans,
                              Render(request, now, reserve, may_go_on));
-  if (in_thinking != nullptr) {
-    *in_thinking = thinking_.has_value() && request.add_generation_prompt &&
-                   EndsInThinking(spans, *thinking_);
+  if (thinking != nullptr) {
+    *thinking = thinking_.has_value() && request.add_generation_prompt
+                    ? StageAfter(spans, *thinking_)
+                    : ThinkingStage::kBefore;
   }
   // Encoding is not interruptible: ask once more before it.
   if (may_go_on != nullptr) FORETOKEN_RETURN_IF_ERROR(may_go_on());

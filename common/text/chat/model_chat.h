@@ -80,13 +80,13 @@ class ModelChat {
   // `reserve` is asked for the memory of all that is made on the way, beside
   // that of `request`, and `may_go_on` now and then while the template is
   // rendered and before the encoding; their errors are returned as they are.
-  // `in_thinking`, if not null, is set to whether the answer begins inside the
-  // thinking.
+  // `thinking`, if not null, is set to the stage in which the answer begins;
+  // kBefore for a model that does not think.
   absl::StatusOr<std::vector<TokenId>> Encode(
       const ChatRequest& request, absl::Time now,
       const jinja::ReserveMemory& reserve = nullptr,
       const jinja::MayGoOn& may_go_on = nullptr,
-      bool* in_thinking = nullptr) const;
+      ThinkingStage* thinking = nullptr) const;
 
  private:
   struct Parsed {

@@ -1,5 +1,6 @@
 #include "common/text/chat/thinking.h"
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 
 namespace foretoken {
@@ -22,15 +23,21 @@ std::optional<ThinkingTags> ThinkingTagsOf(absl::string_view chat_template) {
   return std::nullopt;
 }
 
-bool EndsInThinking(absl::Span<const PromptSpan> prompt,
-                    const ThinkingTags& tags) {
+ThinkingStage StageAfter(absl::Span<const PromptSpan> prompt,
+                         const ThinkingTags& tags) {
   // Spans alternate: the last one is all that follows the request's text.
-  if (prompt.empty() || !prompt.back().from_template) return false;
-  const absl::string_view tail = prompt.back().text;
+  if (prompt.empty() || !prompt.back().from_template) {
+    return ThinkingStage::kBefore;
+  }
+  const absl::string_view tail =
+      absl::StripTrailingAsciiWhitespace(prompt.back().text);
+  if (absl::EndsWith(tail, tags.close)) return ThinkingStage::kOver;
   const size_t opened = tail.rfind(tags.open);
-  if (opened == absl::string_view::npos) return false;
+  if (opened == absl::string_view::npos) return ThinkingStage::kBefore;
   const size_t closed = tail.rfind(tags.close);
-  return closed == absl::string_view::npos || closed < opened;
+  return closed == absl::string_view::npos || closed < opened
+             ? ThinkingStage::kInside
+             : ThinkingStage::kBefore;
 }
 
 }  // namespace foretoken

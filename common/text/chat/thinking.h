@@ -5,6 +5,7 @@
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_THINKING_H_
 #define FORETOKEN_COMMON_TEXT_CHAT_THINKING_H_
 
+#include <cstdint>
 #include <optional>
 
 #include "absl/strings/string_view.h"
@@ -23,11 +24,18 @@ struct ThinkingTags {
 // literals.
 std::optional<ThinkingTags> ThinkingTagsOf(absl::string_view chat_template);
 
-// Whether the prompt ends within opened tags, so that the answer begins inside
-// the thinking. Only text that the template wrote after all text of the request
-// is looked at.
-bool EndsInThinking(absl::Span<const PromptSpan> prompt,
-                    const ThinkingTags& tags);
+// How far the thinking is as an answer begins.
+enum class ThinkingStage : uint8_t {
+  kBefore,  // the model may think
+  kInside,  // the prompt ends within opened tags
+  kOver,    // the prompt ends in the closing tag: templates that are told not
+            // to think write it
+};
+
+// Only text that the template wrote after all text of the request is looked
+// at.
+ThinkingStage StageAfter(absl::Span<const PromptSpan> prompt,
+                         const ThinkingTags& tags);
 
 }  // namespace foretoken
 

@@ -62,8 +62,8 @@ struct ApiRequest {
   bool one_call = false;    // of tools, in an answer, at most
   ToolCallRules tool_rules;
   ReasoningPlace reasoning = ReasoningPlace::kOwnField;
-  // The prompt of the conversation ends inside the model's thinking.
-  bool in_thinking = false;
+  // As the answer to the conversation begins.
+  ThinkingStage thinking = ThinkingStage::kBefore;
   // The field that generation.constraint was read from; empty: there is none.
   std::string constraint_field;
   // Responses: fields of the request that answers repeat, as members of a JSON

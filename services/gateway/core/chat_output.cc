@@ -30,14 +30,19 @@ void AppendToken(const TokenTexts& texts, TokenId token, float logprob,
 ChatSplitter::ChatSplitter(const ApiRequest& request,
                            const AnswerOptions& options, int64_t choice)
     : one_call_(request.one_call),
-      thinks_(options.chat != nullptr && options.chat->thinking().has_value()),
+      // A constrained answer to a prompt that has ended the thinking is all
+      // content, also one that begins with the tag.
+      thinks_(options.chat != nullptr && options.chat->thinking().has_value() &&
+              !(request.thinking == ThinkingStage::kOver &&
+                !request.generation.constraint.empty())),
       drops_reasoning_(request.reasoning == ReasoningPlace::kNowhere) {
   if (!request.with_tools && !thinks_) return;
   ChatAnswerOptions reading;
   if (!request.tool_rules.empty()) {
     reading.fences = ToolCallParser::Fences::kIgnored;
   }
-  reading.thinking = {.opened = request.in_thinking,
+  reading.reads_thinking = thinks_;
+  reading.thinking = {.opened = request.thinking == ThinkingStage::kInside,
                       .verbatim = request.reasoning == ReasoningPlace::kContent,
                       .keeps_space = request.generation.constraint.kind ==
                                      Constraint::Kind::kGrammar};

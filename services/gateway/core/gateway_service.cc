@@ -290,7 +290,7 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
       EncodeChat(
           context, *request.conversation,
           request.repeated.size() + request.generation.constraint.source.size(),
-          &request.in_thinking));
+          &request.thinking));
   AllowThinking(*parts_.chat, request);
   request.conversation.reset();
   const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
@@ -332,7 +332,7 @@ absl::StatusOr<std::vector<std::string>> GatewayService::Echoes(
 
 absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
     Context& context, const ChatRequest& conversation, size_t other_bytes,
-    bool* in_thinking) const {
+    ThinkingStage* thinking) const {
   if (parts_.chat == nullptr || !parts_.chat->has_template()) {
     return absl::FailedPreconditionError(
         "this model has no chat template: use /v1/completions");
@@ -362,7 +362,7 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
                          absl::FormatDuration(options_.max_template_time),
                          " with these messages and variables"));
       },
-      in_thinking);
+      thinking);
 }
 
 void GatewayService::StartGeneration(Context& context, ApiRequest request,

@@ -149,11 +149,11 @@ class GatewayService final : public HttpHandler {
   // The same, if it has the name that the request gives.
   absl::StatusOr<GeneratorInfo> ModelNamed(absl::string_view name);
   // Takes the memory for it from the context's share, beside that of the
-  // conversation and `other_bytes` of the request. `in_thinking`: see
+  // conversation and `other_bytes` of the request. `thinking`: see
   // ModelChat::Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeChat(
       Context& context, const ChatRequest& conversation, size_t other_bytes,
-      bool* in_thinking = nullptr) const;
+      ThinkingStage* thinking = nullptr) const;
   absl::StatusOr<std::vector<std::string>> Echoes(
       const ApiRequest& request) const;
   // Goes on with the conversation that was read.

@@ -55,11 +55,14 @@ void ReadReasoningFields(RequestFields& fields, ApiRequest& request) {
 
 void AllowThinking(const ModelChat& chat, ApiRequest& request) {
   Constraint& constraint = request.generation.constraint;
-  if (constraint.empty() || !chat.thinking().has_value()) return;
+  if (constraint.empty() || !chat.thinking().has_value() ||
+      request.thinking == ThinkingStage::kOver) {
+    return;
+  }
   const ThinkingTags& tags = *chat.thinking();
   constraint.thinking.open = TagOf(tags.open, chat.thinking_controls());
   constraint.thinking.close = TagOf(tags.close, chat.thinking_controls());
-  constraint.thinking.opened = request.in_thinking;
+  constraint.thinking.opened = request.thinking == ThinkingStage::kInside;
 }
 
 }  // namespace foretoken::gateway

@@ -21,7 +21,7 @@ void ReadReasoningFields(RequestFields& fields, ApiRequest& request);
 
 // Lets the model think before the text that request.generation.constraint
 // describes, if there is a constraint and `chat` thinks. To be called once
-// request.in_thinking is known.
+// request.thinking is known.
 void AllowThinking(const ModelChat& chat, ApiRequest& request);
 
 }  // namespace foretoken::gateway

@@ -148,6 +148,21 @@ TEST(ChatAnswerTest, VerbatimThinkingIsContentWithItsTags) {
   }
 }
 
+TEST(ChatAnswerTest, WhereNoThinkingIsReadTheTagsAreContent) {
+  const auto tokenizer = TestTokenizer();
+  const auto chat = ModelChat::Create(tokenizer, "{{ '</think>' }}");
+  FORETOKEN_ASSERT_OK(chat);
+  ChatAnswerOptions options;
+  options.reads_thinking = false;
+  const std::vector<TokenId> ids = tokenizer->Encode(" <think>a</think> b</s>");
+  for (size_t step = 1; step <= ids.size(); ++step) {
+    const Delivered got = Deliver(**chat, ids, step, 0, false, options);
+    EXPECT_EQ(got.reasoning, "");
+    EXPECT_EQ(got.content, " <think>a</think> b");
+    EXPECT_EQ(got.thinking_tokens, 0);
+  }
+}
+
 TEST(ChatAnswerTest, TokensThatBeginBeforeTheEndOfTheThinkingCount) {
   const auto tokenizer = TestTokenizer();
   const auto chat = ModelChat::Create(tokenizer, "{{ '</think>' }}");

@@ -47,18 +47,25 @@ std::unique_ptr<ModelChat> MakeChat(const std::string& source) {
   return *std::move(chat);
 }
 
-// Whether the answer to the request begins inside the thinking.
-bool Opens(const std::string& source, const std::string& messages,
-           const std::string& variables = "", bool generates = true) {
+// The stage in which the answer to the request begins.
+ThinkingStage StageOf(const std::string& source, const std::string& messages,
+                      const std::string& variables = "",
+                      bool generates = true) {
   ChatRequest request;
   request.messages = messages;
   request.variables = variables;
   request.add_generation_prompt = generates;
-  bool in_thinking = !generates;
+  auto stage = generates ? ThinkingStage::kBefore : ThinkingStage::kInside;
   EXPECT_THAT(MakeChat(source)->Encode(request, absl::UnixEpoch(), nullptr,
-                                       nullptr, &in_thinking),
+                                       nullptr, &stage),
               testing::IsOk());
-  return in_thinking;
+  return stage;
+}
+
+bool Opens(const std::string& source, const std::string& messages,
+           const std::string& variables = "", bool generates = true) {
+  return StageOf(source, messages, variables, generates) ==
+         ThinkingStage::kInside;
 }
 
 TEST(ThinkingTest, TheTagsAreThoseOfTheTemplate) {
@@ -92,11 +99,23 @@ TEST(ThinkingTest, ATemplateOpensItInThePrompt) {
     EXPECT_TRUE(Opens(GoldenTemplate(name), kHello, kOn)) << name;
     EXPECT_FALSE(Opens(GoldenTemplate(name), kHello, kOff)) << name;
   }
-  // These leave it to the model, or write it closed.
+  // These leave it to the model.
   for (const char* name : {"qwen3", "smollm3"}) {
-    EXPECT_FALSE(Opens(GoldenTemplate(name), kHello, kOn)) << name;
-    EXPECT_FALSE(Opens(GoldenTemplate(name), kHello, kOff)) << name;
+    EXPECT_EQ(StageOf(GoldenTemplate(name), kHello, kOn),
+              ThinkingStage::kBefore)
+        << name;
   }
+}
+
+TEST(ThinkingTest, ATemplateThatIsToldNotToThinkClosesItInThePrompt) {
+  constexpr char kOff[] = R"({"enable_thinking": false, "thinking": false})";
+  for (const char* name : {"qwen3", "smollm3", "deepseek-v3.1"}) {
+    EXPECT_EQ(StageOf(GoldenTemplate(name), kHello, kOff), ThinkingStage::kOver)
+        << name;
+  }
+  EXPECT_EQ(StageOf("{{ messages[-1].content }}{# </think> #}",
+                    R"([{"role": "user", "content": "</think>"}])"),
+            ThinkingStage::kBefore);
 }
 
 TEST(ThinkingTest, TextOfARequestNeitherOpensNorClosesIt) {

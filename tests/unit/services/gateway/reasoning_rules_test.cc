@@ -110,7 +110,7 @@ TEST(ReasoningRulesTest, AConstrainedAnswerMayThinkWhereTheModelDoes) {
   const std::string fields = R"(, "response_format": {"type": "json_object"})";
   for (const bool special : {false, true}) {
     ApiRequest request = Read(fields);
-    request.in_thinking = special;
+    if (special) request.thinking = ThinkingStage::kInside;
     AllowThinking(*MakeChat(special), request);
     const Thinking& thinking = request.generation.constraint.thinking;
     EXPECT_EQ(thinking.open.text, special ? "[THINK]" : "<think>");
@@ -118,6 +118,10 @@ TEST(ReasoningRulesTest, AConstrainedAnswerMayThinkWhereTheModelDoes) {
     EXPECT_EQ(thinking.open.is_control, special);
     EXPECT_EQ(thinking.close.is_control, special);
     EXPECT_EQ(thinking.opened, special);
+    request.generation.constraint.thinking = {};
+    request.thinking = ThinkingStage::kOver;
+    AllowThinking(*MakeChat(special), request);
+    EXPECT_TRUE(request.generation.constraint.thinking.empty());
     ApiRequest free = Read("");
     AllowThinking(*MakeChat(special), free);
     EXPECT_TRUE(free.generation.constraint.empty());
@@ -220,7 +224,7 @@ TEST(ReasoningRulesTest, EveryAnswerThatIsAllowedIsReadBack) {
         const auto alone = grammar::Compile(request.generation.constraint);
         ASSERT_THAT(alone, testing::IsOk());
         grammar::Automaton automaton(*alone);
-        request.in_thinking = opened;
+        if (opened) request.thinking = ThinkingStage::kInside;
         AllowThinking(*chat, request);
         const auto compiled = grammar::Compile(request.generation.constraint);
         ASSERT_THAT(compiled, testing::IsOk());
