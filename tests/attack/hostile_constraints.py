@@ -1,0 +1,301 @@
+"""What a well-behaved client sees while another sends hostile constraints.
+
+    hostile_constraints.py --url URL --key KEY --hostile-key KEY [--pid PID]
+                           [--requests N] [--rounds N] [--at-once N]
+                           [--kinds NAME,...]
+
+For each kind of constraint: requests of the first caller, one after the other,
+alone and then while the second one sends constraints of that kind, in turns.
+Prints one JSON object a kind: the 95th percentile of the time to the first
+token in both, how often that is, what the hostile requests were answered, and
+how much the process with PID grew. Exit status 1, with the reason on stderr: a
+hostile request was answered by something else than 200, 400, 413, 429 or 503,
+a hostile kind was never answered, or the first caller was refused. Only servers
+on this machine are attacked.
+"""
+
+import argparse
+import collections
+import itertools
+import json
+import multiprocessing
+import pathlib
+import random
+import sys
+import threading
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+
+ALLOWED = {200, 400, 413, 429, 503}
+ANSWER_TIME = 120
+PAUSE = 0.05  # of an attacker between two requests
+TURNS = 16  # of each kind, whose constraints mostly differ
+KINDS = {}
+
+
+def kind(function):
+    KINDS[function.__name__] = function
+    return function
+
+
+def schema(value):
+    return {"structured_outputs": {"json": value}}
+
+
+def regex(pattern):
+    return {"structured_outputs": {"regex": pattern}}
+
+
+@kind
+def exponential_regexes(turn):
+    yield regex("(a|aa)*" * 200 + "b")
+    yield regex("((a?){60}a{60}){60}")
+    yield regex("(([a-z])+.)+[A-Z]([a-z])+" * 40)
+    yield regex("(((a{1,100}){1,100}){1,100}){1,100}")
+    yield regex("(.*a.{40}){2}" + "x" * (turn % 7))
+    yield regex("(" + "|".join(f"{i:x}.*" for i in range(300)) + ")*!")
+
+
+@kind
+def exponential_schemas(turn):
+    either = [{"properties": {f"a{i}": {"type": "string"}},
+               "required": [f"a{i}"]} for i in range(2)]
+    yield schema({"allOf": [{"anyOf": [
+        {"properties": {f"a{i}_{j}": {"const": turn}}, "required": [f"a{i}_{j}"]}
+        for j in range(3)]} for i in range(16)]})
+    yield schema({"type": "object", "oneOf": [
+        {"required": [f"p{i}", f"p{i + 1}"]} for i in range(20)]})
+    doubled = {"d0": {"type": "integer"}}
+    for i in range(1, 40):
+        doubled[f"d{i}"] = {"type": "array", "prefixItems": [
+            {"$ref": f"#/$defs/d{i - 1}"}] * 2, "minItems": 2}
+    yield schema({"$defs": doubled, "$ref": "#/$defs/d39"})
+    yield schema({"not": {"allOf": [{"anyOf": either} for _ in range(20)]}})
+    yield schema({"type": "object", "additionalProperties": False,
+                  "minProperties": 20,
+                  "properties": {f"p{i}": {} for i in range(400)}})
+
+
+@kind
+def deep_recursion(turn):
+    text = '{"items":' * 5_000 + "{}" + "}" * 5_000
+    yield {"structured_outputs": {"json": text}}
+    chain = {f"c{i}": {"$ref": f"#/$defs/c{i + 1}"} for i in range(5_000)}
+    chain["c5000"] = {"type": "null"}
+    yield schema({"$defs": chain, "$ref": "#/$defs/c0"})
+    yield regex("(" * 20_000 + "a" + ")" * 20_000)
+    yield {"structured_outputs": {"grammar":
+                                  "root ::= " + "(" * 20_000 + '"a"'
+                                  + ")" * 20_000}}
+
+
+@kind
+def huge_schemas(turn):
+    yield schema({"enum": ["x" * 1000 + str(i) for i in range(10_000)]})
+    yield schema({"properties": {f"property number {i}": {"type": "string"}
+                                 for i in range(200_000)}})
+
+
+@kind
+def many_alternatives(turn):
+    words = [f"{turn} word {i} {i * 7919 % 10_007}" for i in range(10_000)]
+    yield {"structured_outputs": {"choice": words}}
+    yield schema({"enum": words})
+    yield schema({"anyOf": [{"properties": {word: {"const": word}},
+                             "required": [word]} for word in words[:2_000]]})
+    yield regex("|".join(words))
+
+
+@kind
+def cyclic_references(turn):
+    yield schema({"$ref": "#"})
+    yield schema({"$defs": {"a": {"$ref": "#/$defs/b"},
+                            "b": {"$ref": "#/$defs/a"}}, "$ref": "#/$defs/a"})
+    yield schema({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"},
+                                            {"type": "object"}]}},
+                  "$ref": "#/$defs/a"})
+    yield schema({"type": "object", "properties": {"next": {"$ref": "#"}},
+                  "required": ["next"]})
+
+
+@kind
+def long_patterns(turn):
+    letters = "".join(random.Random(turn).choice("abcdefgh.?")
+                      for _ in range(100_000)).replace("??", "?").lstrip("?")
+    yield regex(letters.replace(".?", ".").replace("??", "?"))
+    yield schema({"type": "string", "pattern": "[a-z]" * 20_000})
+    yield schema({"type": "string", "pattern": "(ab?|c*)" * 12_500})
+
+
+@kind
+def many_schemas(turn):
+    for i in range(16):
+        number = turn * 16 + i
+        yield schema({"type": "object", "properties": {
+            f"{name} {number}": {"type": "string", "maxLength": 20 + number % 64}
+            for name in "abcdefgh"}, "required": [f"a {number}"]})
+
+
+@kind
+def ambiguous_grammars(turn):
+    yield {"structured_outputs": {"grammar":
+                                  'root ::= e\ne ::= e e | "a" | "b" e | e "c"'}}
+    yield {"structured_outputs": {"grammar":
+                                  'root ::= [ab]* x\nx ::= [ab]* y\n'
+                                  'y ::= [ab]* "!" | x x y'}}
+
+
+def body_of(fields, stream):
+    return json.dumps({"prompt": "Once upon a time", "temperature": 1, **fields,
+                       "stream": stream}).encode()
+
+
+def post(url, key, body):
+    return urllib.request.urlopen(urllib.request.Request(
+        url + "/v1/completions", body,
+        {"Content-Type": "application/json",
+         "Authorization": f"Bearer {key}"}), timeout=ANSWER_TIME)
+
+
+def attack(options, make, going, results):
+    """Sends constraints of one kind from threads until `going` is cleared.
+
+    A process of its own, so that it does not share the interpreter's lock with
+    the requests that are timed.
+    """
+    bodies = [body_of({**fields, "max_tokens": 1}, False)
+              for turn in range(TURNS) for fields in make(turn)]
+    places = itertools.count()
+    answers = collections.Counter()
+    slowest = [0.0]
+    lock = threading.Lock()
+
+    def run():
+        while going.is_set():
+            body = bodies[next(places) % len(bodies)]
+            begin = time.monotonic()
+            answer = ask(options, body)
+            with lock:
+                answers[answer] += 1
+                slowest[0] = max(slowest[0], time.monotonic() - begin)
+            time.sleep(PAUSE)
+
+    results.put(None)  # the bodies are made
+    threads = [threading.Thread(target=run) for _ in range(options.at_once)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    results.put((answers, slowest[0]))
+
+
+def ask(options, body):
+    try:
+        with post(options.url, options.hostile_key, body) as answer:
+            answer.read()
+            return answer.status
+    except urllib.error.HTTPError as error:
+        error.read()
+        return error.code
+    except urllib.error.URLError as error:
+        # A body over the limit ends the connection while it is sent.
+        cut = isinstance(error.reason, (BrokenPipeError, ConnectionResetError))
+        return 413 if cut else str(error)
+    except OSError as error:
+        return str(error)
+
+
+def first_token_times(options, count):
+    """Seconds to the first token of so many requests."""
+    times = []
+    for _ in range(count):
+        begin = time.monotonic()
+        with post(options.url, options.key,
+                  body_of({"max_tokens": 4}, True)) as answer:
+            for line in answer:
+                if line.startswith(b"data: {"):
+                    times.append(time.monotonic() - begin)
+                    break
+            answer.read()
+    return times
+
+
+def p95(times):
+    return sorted(times)[int(0.95 * len(times))]
+
+
+def resident(pid):
+    if pid is None:
+        return 0
+    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS"):
+            return int(line.split()[1]) << 10
+    return 0
+
+
+def measure(options, name):
+    alone, beside = [], []
+    before = resident(options.pid)
+    answers = collections.Counter()
+    slowest = 0.0
+    share = max(1, options.requests // options.rounds)
+    for _ in range(options.rounds):
+        alone += first_token_times(options, share)
+        going = multiprocessing.Event()
+        going.set()
+        results = multiprocessing.Queue()
+        attackers = multiprocessing.Process(
+            target=attack, args=(options, KINDS[name], going, results))
+        attackers.start()
+        try:
+            results.get()
+            time.sleep(1)  # until the first of them have arrived
+            beside += first_token_times(options, share)
+        finally:
+            going.clear()
+            counted, seconds = results.get()
+            attackers.join()
+        answers += counted
+        slowest = max(slowest, seconds)
+    return {"kind": name, "alone_p95_ms": 1e3 * p95(alone),
+            "beside_p95_ms": 1e3 * p95(beside),
+            "ratio": p95(beside) / p95(alone),
+            "hostile": {str(code): count for code, count in answers.items()},
+            "slowest_hostile_s": slowest,
+            "grown_mib": (resident(options.pid) - before) / 2**20}
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--url", required=True)
+    parser.add_argument("--key", required=True)
+    parser.add_argument("--hostile-key", required=True)
+    parser.add_argument("--pid", type=int)
+    parser.add_argument("--requests", type=int, default=60)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--at-once", type=int, default=16)
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    options = parser.parse_args()
+    if urllib.parse.urlsplit(options.url).hostname not in ("127.0.0.1",
+                                                           "localhost"):
+        sys.exit("--url: want a server on this machine")
+    faults = []
+    for name in options.kinds.split(","):
+        if name not in KINDS:
+            sys.exit(f"--kinds: no kind {name}; want {', '.join(KINDS)}")
+        report = measure(options, name)
+        print(json.dumps(report), flush=True)
+        wrong = set(report["hostile"]) - {str(code) for code in ALLOWED}
+        if wrong:
+            faults.append(f"{name}: answered {', '.join(sorted(wrong))}")
+        if not report["hostile"]:
+            faults.append(f"{name}: never answered")
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    sys.exit(1 if faults else 0)
+
+
+if __name__ == "__main__":
+    main()
