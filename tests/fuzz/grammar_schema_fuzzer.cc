@@ -1,6 +1,7 @@
-// JSON schemas of any kind must compile within their limits or be refused, and
-// whatever compiles has masks that agree with its steps: a token is allowed
-// exactly if the automaton survives its bytes.
+// JSON schemas of any kind, regular expressions (after an 'r') and grammars
+// (after a 'g') must compile within their limits or be refused, and whatever
+// compiles has masks that agree with its steps: a token is allowed exactly if
+// the automaton survives its bytes.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -8,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/grammar/automaton.h"
@@ -38,6 +40,15 @@ std::shared_ptr<const grammar::TokenVocabulary> MakeVocabulary() {
         "\\u00", "\xC3\xA9", "\xE2\x82", "a b c",  "    ", "]]}",  "\"\""}) {
     add(text, TokenKind::kText);
   }
+  // Subtrees that a walk may pass as a whole.
+  for (const char* first : {"n", "0", " ", "\xC3\xA9"}) {
+    for (const char* second :
+         {"a", "f", "z", "Q", "7", "-", "/", "\xC3", "\xE2\x82\xAC", "\""}) {
+      for (const char* third : {"b", "9", ".", "\xC3\xA9"}) {
+        add(absl::StrCat(first, second, third), TokenKind::kText);
+      }
+    }
+  }
   add("<|end|>", TokenKind::kSpecial);
   return std::make_shared<const grammar::TokenVocabulary>(
       std::move(vocabulary));
@@ -51,8 +62,13 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   // The last byte decides which tokens the text is made of.
   uint32_t choice = data[size - 1];
   foretoken::Constraint constraint;
-  constraint.kind = foretoken::Constraint::Kind::kJsonSchema;
-  constraint.source.assign(reinterpret_cast<const char*>(data), size - 1);
+  using Kind = foretoken::Constraint::Kind;
+  constraint.kind = data[0] == 'r'   ? Kind::kRegex
+                    : data[0] == 'g' ? Kind::kGrammar
+                                     : Kind::kJsonSchema;
+  const size_t start = constraint.kind == Kind::kJsonSchema ? 0 : 1;
+  constraint.source.assign(reinterpret_cast<const char*>(data) + start,
+                           size - 1 - start);
   grammar::CompileLimits limits;
   limits.grammar.regex_bytes = 4 << 20;
   limits.grammar.rules = 20'000;
