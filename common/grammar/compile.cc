@@ -8,6 +8,7 @@
 #include "common/grammar/gbnf.h"
 #include "common/grammar/json_schema.h"
 #include "common/grammar/regex_syntax.h"
+#include "common/grammar/structural_tag.h"
 #include "common/grammar/tool_calls.h"
 #include "common/text/utf8.h"
 
@@ -50,6 +51,8 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
     }
     case Constraint::Kind::kToolCalls:
       return AddToolCalls(constraint.source, builder);
+    case Constraint::Kind::kStructuralTag:
+      return AddStructuralTag(constraint.source, builder);
     case Constraint::Kind::kNone:
       break;
   }

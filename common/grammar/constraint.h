@@ -20,6 +20,8 @@ struct Constraint {
     kGrammar,     // source: GBNF, rule `root`
     kChoice,      // one of `choices`
     kToolCalls,   // source: JSON, see grammar/tool_calls.h
+    // source: JSON, see grammar/structural_tag.h
+    kStructuralTag,
   };
   Kind kind = Kind::kNone;
   std::string source;
@@ -37,7 +39,7 @@ struct Constraint {
 
 // Changes with every change of what a constraint allows: processes that work
 // on one request must agree on it.
-inline constexpr int32_t kGrammarVersion = 2;
+inline constexpr int32_t kGrammarVersion = 3;
 
 }  // namespace foretoken
 

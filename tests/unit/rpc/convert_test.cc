@@ -143,7 +143,8 @@ TEST(ConvertTest, EveryConstraintComesBack) {
       {Kind::kGrammar, "root ::= \"a\"", {}},
       {Kind::kChoice, "", {"yes", "", "no"}},
       {Kind::kChoice, "", {}},
-      {Kind::kToolCalls, "{}", {}}};
+      {Kind::kToolCalls, "{}", {}},
+      {Kind::kStructuralTag, "{}", {}}};
   for (const Constraint& constraint : constraints) {
     v1::Constraint proto;
     ToProto(constraint, &proto);
