@@ -9,6 +9,7 @@
 #include "common/grammar/gbnf.h"
 #include "common/grammar/json_schema.h"
 #include "common/grammar/regex_syntax.h"
+#include "common/grammar/structural_tag.h"
 #include "common/grammar/thinking.h"
 #include "common/grammar/tool_calls.h"
 #include "common/text/utf8.h"
@@ -82,6 +83,12 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
           const Symbol calls,
           AddToolCalls(constraint.source, builder, content));
       return symbol(calls, ThinkingSpace::kAllowed);
+    }
+    case Constraint::Kind::kStructuralTag: {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          const Symbol text, AddStructuralTag(constraint.source, builder));
+      // Its free text may begin with white space, too.
+      return symbol(text, ThinkingSpace::kNone);
     }
     case Constraint::Kind::kNone:
       break;

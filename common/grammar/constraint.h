@@ -43,6 +43,8 @@ struct Constraint {
     kGrammar,     // source: GBNF, rule `root`
     kChoice,      // one of `choices`
     kToolCalls,   // source: JSON, see grammar/tool_calls.h
+    // source: JSON, see grammar/structural_tag.h
+    kStructuralTag,
   };
   Kind kind = Kind::kNone;
   std::string source;

@@ -70,12 +70,16 @@ absl::Status ReadKind(v1::Constraint& proto, Constraint& constraint) {
       constraint.kind = Constraint::Kind::kToolCalls;
       constraint.source = std::move(*proto.mutable_tool_calls());
       return absl::OkStatus();
+    case v1::Constraint::kStructuralTag:
+      constraint.kind = Constraint::Kind::kStructuralTag;
+      constraint.source = std::move(*proto.mutable_structural_tag());
+      return absl::OkStatus();
     case v1::Constraint::KIND_NOT_SET:
       break;
   }
   return absl::InvalidArgumentError(
-      "constraint: want json_schema, json_object, regex, grammar, choice or "
-      "tool_calls");
+      "constraint: want json_schema, json_object, regex, grammar, choice, "
+      "tool_calls or structural_tag");
 }
 
 }  // namespace
@@ -98,6 +102,9 @@ void ToProto(const Constraint& constraint, v1::Constraint* proto) {
       break;
     case Constraint::Kind::kToolCalls:
       proto->set_tool_calls(constraint.source);
+      break;
+    case Constraint::Kind::kStructuralTag:
+      proto->set_structural_tag(constraint.source);
       break;
     case Constraint::Kind::kChoice: {
       // Also without a choice: the receiver says what is wrong with that.

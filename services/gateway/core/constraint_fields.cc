@@ -115,9 +115,9 @@ void RequireSchema(RequestFields& fields) {
                          "missing_required_parameter"));
 }
 
-// {"type": "text"}, {"type": "json_object"}, or {"type": "json_schema"} with a
-// schema: as a member (responses, llama.cpp) or in an object of that name
-// (chats). `raw`: the value as the body spells it.
+// {"type": "text"}, {"type": "json_object"}, {"type": "structural_tag"}, or
+// {"type": "json_schema"} with a schema: as a member (responses, llama.cpp) or
+// in an object of that name (chats). `raw`: the value as the body spells it.
 void ReadFormat(const Json& value, absl::string_view raw,
                 const std::string& name, RequestFields& outer,
                 ApiRequest& request) {
@@ -148,6 +148,13 @@ void ReadFormat(const Json& value, absl::string_view raw,
     } else {
       reader.Set("type", Kind::kJsonObject, "");
     }
+  } else if (type != nullptr && *type == "structural_tag") {
+    // Its other members are read with the tag, which knows all of them.
+    if (reader.Set("type", Kind::kStructuralTag, std::string(raw))) {
+      request.constraint_field = name;
+    }
+    outer.Fail(format.error());
+    return;
   } else {
     format.Refuse("type", {"text"});
   }
@@ -165,13 +172,18 @@ void ReadStructuredOutputs(absl::string_view text, RequestFields& fields,
   reader.Text("regex", Kind::kRegex);
   reader.Choice("choice");
   reader.Text("grammar", Kind::kGrammar);
+  reader.Text("structural_tag", Kind::kStructuralTag);
   if (inner.Bool("json_object", false)) {
     reader.Set("json_object", Kind::kJsonObject, "");
   }
+  // Objects are written with ", " and ": " in any case.
+  inner.Bool("disable_any_whitespace", false);
+  inner.Refuse("disable_additional_properties", {false});
   if (inner.error().ok() && value->is_object() && value->empty()) {
-    inner.Fail(FieldError(kField,
-                          "want json, regex, choice, grammar or json_object",
-                          "invalid_value"));
+    inner.Fail(FieldError(
+        kField,
+        "want json, regex, choice, grammar, json_object or structural_tag",
+        "invalid_value"));
   }
   fields.Fail(inner.Finish());
 }
@@ -187,6 +199,9 @@ void ReadConstraintFields(absl::string_view text, RequestFields& fields,
   reader.Text("guided_regex", Kind::kRegex);
   reader.Choice("guided_choice");
   reader.Text("guided_grammar", Kind::kGrammar);
+  // There is one backend: which one a client would have chosen says nothing of
+  // the text.
+  fields.Text("guided_decoding_backend", kMaxNameBytes);
   reader.Text("regex", Kind::kRegex);
   reader.Text("ebnf", Kind::kGrammar);
   reader.Text("grammar", Kind::kGrammar);

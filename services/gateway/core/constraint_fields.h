@@ -2,6 +2,7 @@
 // llama.cpp name them. A request may have one of them.
 //
 //   response_format: {"type": "json_object" | "json_schema", ...}   OpenAI
+//   response_format: {"type": "structural_tag", ...}                vLLM, SGLang
 //   text: {"format": {...}}                                         OpenAI
 //   structured_outputs: {"json" | "regex" | "choice" | ...}         vLLM
 //   guided_json, guided_regex, guided_choice, guided_grammar        vLLM

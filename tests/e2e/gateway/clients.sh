@@ -1,10 +1,12 @@
 #!/usr/bin/env bash
 # Clients of the HTTP API, with the demo model: the README's curl lines, many
-# streams of which half are left early, and SDKs, against the gateway as a service
-# and as a part of foretoken-local.
+# streams of which half are left early, requests for structured output as other
+# servers document them, and SDKs, against the gateway as a service and as a part of
+# foretoken-local.
 #
-#   clients.sh FOLDER_OF_BINARIES curl|streams|openai|responses|litellm|langchain
+#   clients.sh FOLDER_OF_BINARIES PART
 #
+# PART: curl, streams, structured, openai, parse, responses, litellm, langchain.
 # Exit status 77: what the part needs is not installed. The SDKs are those of
 # FORETOKEN_SDK_PYTHON (.cache/sdk/bin/python, which tools/deps --sdk makes).
 set -euo pipefail
@@ -15,9 +17,9 @@ sdk=${FORETOKEN_SDK_PYTHON:-.cache/sdk/bin/python}
 
 case $part in
   curl) command -v curl >/dev/null || { echo "skipped: no curl"; exit 77; } ;;
-  openai | responses | litellm | langchain)
+  openai | parse | responses | litellm | langchain)
     package=${part/langchain/langchain_openai}
-    package=${package/responses/openai}
+    case $part in parse | responses) package=openai ;; esac
     "$sdk" -c "import importlib.util as util, sys
 sys.exit(util.find_spec('$package') is None)" 2>/dev/null ||
       { echo "skipped: $sdk has no $package; tools/deps --sdk"; exit 77; }
@@ -121,6 +123,13 @@ for i in 0 1; do
     streams)
       python3 tests/e2e/gateway/streams.py "http://127.0.0.1:$port" \
         --streams 300 --at-once 60
+      ;;
+    structured)
+      # The SDKs' Python has jsonschema; the script does without where it must.
+      python=$sdk
+      [ -x "$sdk" ] || python=python3
+      "$python" -B tests/e2e/gateway/structured_output.py \
+        "http://127.0.0.1:$port/v1" "http://127.0.0.1:${ports[i + 2]}/v1" "$key"
       ;;
     *)
       LITELLM_LOCAL_MODEL_COST_MAP=True "$sdk" -B \

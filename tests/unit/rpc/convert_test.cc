@@ -144,6 +144,7 @@ TEST(ConvertTest, EveryConstraintComesBack) {
       {Kind::kChoice, "", {"yes", "", "no"}},
       {Kind::kChoice, "", {}},
       {Kind::kToolCalls, "{}", {}},
+      {Kind::kStructuralTag, "{}", {}},
       {Kind::kRegex, "a", {}, {{"<t>", false}, {"</t>", false}, false}},
       {Kind::kChoice, "", {"a"}, {{"[T]", true}, {"[/T]", true}, true}},
       {Kind::kJsonObject, "", {}, {{"", false}, {"[/T]", true}, true}}};
