@@ -503,11 +503,12 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   drafting.economical = made.economical;
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
   const auto cancelled = [&call] { return call.cancelled(); };
+  std::shared_ptr<grammar::LiveGrammar> grammar;
   if (!request.constraint.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(auto compiled, CompileConstraint(call, request));
     if (!made.sources.empty() &&
         grammar::GrammarBytes(*compiled) <= kCheckedGrammarBytes) {
-      drafting.grammar = std::make_shared<grammar::LiveGrammar>(
+      grammar = std::make_shared<grammar::LiveGrammar>(
           std::move(compiled), vocabulary_, kCheckedGrammarBytes,
           kCheckedGrammarBytes);
     }
@@ -535,7 +536,8 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   }
   if (!request.has_seed) request.sampling.seed = RandomSeed();
   return DecodeLoop::Create(std::move(request), target, tokenizer_.get(),
-                            std::move(made.sources), std::move(drafting));
+                            std::move(made.sources), std::move(drafting),
+                            std::move(grammar));
 }
 
 absl::StatusOr<GenerationSummary> GenerationService::Drive(
