@@ -20,7 +20,7 @@ class DraftMetrics final : public rpc::StreamObserver, public DraftObserver {
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
-  // Of both: each counts the errors that the other does not.
+  // Both observers report errors, each of them those that the other does not.
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
  private:

@@ -24,7 +24,7 @@ class TrieMetrics final : public rpc::StreamObserver,
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
-  // Of both: each counts the errors that the other does not.
+  // Both observers report errors, each of them those that the other does not.
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
   void OnSessions(int64_t open, int64_t bytes) override;
