@@ -1,5 +1,7 @@
 #include "common/infer/head_ids.h"
 
+#include "common/base/token_range.h"
+
 namespace foretoken {
 
 std::vector<TokenId> ChooseHeadIds(int32_t vocab_size, int32_t size,
@@ -9,7 +11,7 @@ std::vector<TokenId> ChooseHeadIds(int32_t vocab_size, int32_t size,
   std::vector<bool> chosen(vocab_size, false);
   int32_t left = size;
   const auto choose = [&](TokenId id) {
-    if (id < 0 || id >= vocab_size || chosen[id]) return;
+    if (!InVocabulary(id, vocab_size) || chosen[id]) return;
     chosen[id] = true;
     --left;
   };

@@ -9,8 +9,8 @@
 
 namespace foretoken::rpc {
 
-// While handling_ is set, session_ belongs to OnMessage, which does not hold
-// mu_; otherwise it belongs to the holder of mu_.
+// While handling_ is set, session_ and refused_ belong to OnMessage, which does
+// not hold mu_; otherwise they belong to the holder of mu_.
 class DraftStreams::Stream final
     : public BidiStream<v1::DraftRequest, v1::DraftResponse> {
  public:
@@ -49,6 +49,8 @@ class DraftStreams::Stream final
     // The stream ended while the session was in use; OnClosed left it to us.
     if (ended()) {
       CloseSession();
+    } else if (refused_) {
+      EndCounted(server_.WithRetryHint(status));
     } else if (!status.ok()) {
       End(server_.WithRetryHint(status));
     }
@@ -72,7 +74,6 @@ class DraftStreams::Stream final
   void OnAnswer(const DraftAnswer& answer) {
     absl::MutexLock lock(&mu_);
     if (ended()) return;
-    owner_.observer_.OnAnswer(answer);
     asked_ = false;
     response_.Clear();
     ToProto(answer, &response_);
@@ -84,7 +85,7 @@ class DraftStreams::Stream final
     // last reference to the stream.
     const auto self = shared_from_this();
     absl::MutexLock lock(&mu_);
-    End(server_.WithRetryHint(status));
+    EndCounted(server_.WithRetryHint(status));
   }
   void OnSessionClosed() {
     absl::MutexLock lock(&mu_);
@@ -134,10 +135,11 @@ class DraftStreams::Stream final
       request_id_ = open.request_id;
       open_ = true;
     }
-    FORETOKEN_ASSIGN_OR_RETURN(
-        session_,
-        owner_.sessions_.Open(std::move(open), std::make_shared<Listener>(
-                                                   *this, shared_from_this())));
+    auto session = owner_.sessions_.Open(
+        std::move(open), std::make_shared<Listener>(*this, shared_from_this()));
+    refused_ = !session.ok();
+    FORETOKEN_RETURN_IF_ERROR(session.status());
+    session_ = *std::move(session);
     return absl::OkStatus();
   }
 
@@ -152,6 +154,7 @@ class DraftStreams::Stream final
 
   DraftStreams& owner_;
   std::unique_ptr<DraftSession> session_;
+  bool refused_ = false;  // the service has opened no session
   // Scratch; its memory is kept from round to round.
   v1::DraftResponse response_ ABSL_GUARDED_BY(mu_);
   std::string request_id_ ABSL_GUARDED_BY(mu_);

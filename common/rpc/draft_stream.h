@@ -28,21 +28,17 @@ struct DraftStreamOptions {
   StreamOptions streams;
 };
 
-class DraftStreamObserver : public StreamObserver {
- public:
-  virtual void OnAnswer(const DraftAnswer& answer) = 0;
-};
-
 class DraftStreams {
  public:
   using Reactor = grpc::ServerBidiReactor<v1::DraftRequest, v1::DraftResponse>;
 
-  // `sessions` and `observer` must outlive the object, the object every call.
+  // `sessions` are observed (ObservedDraftSessions): their failures are theirs
+  // to count, and `observer` is told of all other errors of streams. Both must
+  // outlive the object, the object every call.
   DraftStreams(DraftStreamOptions options, DraftSessions& sessions,
-               DraftStreamObserver& observer)
+               StreamObserver& observer)
       : options_(std::move(options)),
         sessions_(sessions),
-        observer_(observer),
         streams_(options_.service, options_.streams, &observer) {}
 
   // Starts one call; the service's Draft method returns the result.
@@ -58,7 +54,6 @@ class DraftStreams {
 
   const DraftStreamOptions options_;
   DraftSessions& sessions_;
-  DraftStreamObserver& observer_;
   StreamServer streams_;
 };
 

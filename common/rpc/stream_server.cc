@@ -242,11 +242,20 @@ void ServerStream::End(const absl::Status& status) {
 }
 
 void ServerStream::EndAfterSends(const absl::Status& status) {
+  EndWith(status, /*counted=*/false);
+}
+
+void ServerStream::EndCounted(const absl::Status& status) {
+  if (!ended_ && !status.ok()) DropUnsent();
+  EndWith(status, /*counted=*/true);
+}
+
+void ServerStream::EndWith(const absl::Status& status, bool counted) {
   if (ended_) return;
   ended_ = true;
   final_ = status;
   if (!status.ok()) {
-    if (server_.observer_ != nullptr) {
+    if (server_.observer_ != nullptr && !counted) {
       server_.observer_->OnFailed(status.code());
     }
     // Cancels, deadlines and refusals are normal: count, do not log.

@@ -61,7 +61,7 @@ class StreamObserver {
  public:
   virtual ~StreamObserver() = default;
   virtual void OnStreams(int open) = 0;
-  // A stream ended with an error, or was refused.
+  // A stream ended with an error (other than by EndCounted), or was refused.
   virtual void OnFailed(absl::StatusCode code) = 0;
 };
 
@@ -183,6 +183,10 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   // As End, but unsent messages are delivered before an error, too.
   void EndAfterSends(const absl::Status& status)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // As End, with an error of the work that the stream stands for, which its
+  // service has counted where that failed: StreamObserver is not told.
+  void EndCounted(const absl::Status& status)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts the next write, the next read or the finish, if possible.
   void Continue() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
@@ -206,6 +210,9 @@ class ServerStream : public std::enable_shared_from_this<ServerStream> {
   template <typename Base, typename Response>
   friend class WriteSide;
 
+  // `counted`: as EndCounted.
+  void EndWith(const absl::Status& status, bool counted)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Begin(grpc::CallbackServerContext& context);
   void Abort(const absl::Status& status);  // End, from outside
   void Drain();

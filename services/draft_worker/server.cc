@@ -8,16 +8,17 @@ DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
                                      metrics::Registry& registry)
     : options_(options),
       metrics_(registry),
-      drafts_(options.loop, std::move(engine),
-              [this](const DraftSnapshot& snapshot) {
-                metrics_.OnChange(snapshot);
-              }),
+      sessions_(options.loop, std::move(engine),
+                [this](const DraftSnapshot& snapshot) {
+                  metrics_.OnChange(snapshot);
+                }),
+      drafts_(sessions_, metrics_),
       streams_({"draft_worker", options.tokenizer_fingerprint, options.streams},
                drafts_, metrics_),
       watchdog_(
           {options.loop.name, options.loop.hang_timeout,
            options.loop.hang_exit},
-          [this] { return drafts_.loop().Hangs(); },
+          [this] { return sessions_.loop().Hangs(); },
           [this](bool hangs) { metrics_.OnHang(hangs); }) {}
 
 rpc::DraftStreams::Reactor* DraftWorkerServer::Draft(

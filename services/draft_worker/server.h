@@ -8,6 +8,7 @@
 #include <string>
 #include <utility>
 
+#include "common/drafting/observed_draft_sessions.h"
 #include "common/engine/engine_watchdog.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
@@ -49,13 +50,14 @@ class DraftWorkerServer final : public v1::DraftWorker::CallbackService,
   void EndAll() override { streams_.EndAll(); }
 
   // For callers in the same process, which bypass the streams.
-  EngineDraftSessions& drafts() { return drafts_; }
-  rpc::DraftStreamObserver& observer() { return metrics_; }
+  DraftSessions& drafts() { return drafts_; }
+  EngineDraftSessions::Loop& loop() { return sessions_.loop(); }
 
  private:
   const DraftServerOptions options_;
   DraftMetrics metrics_;
-  EngineDraftSessions drafts_;
+  EngineDraftSessions sessions_;
+  ObservedDraftSessions drafts_;
   rpc::DraftStreams streams_;
   EngineWatchdog watchdog_;
 };

@@ -9,7 +9,6 @@
 #include "common/base/status_macros.h"
 #include "common/text/model_tokenizer.h"
 #include "services/local/local_verifier.h"
-#include "services/local/observed_sessions.h"
 
 namespace foretoken::local {
 
@@ -98,25 +97,21 @@ absl::Status Stack::StartDrafters(
     worker.engine.max_text_rows = worker.engine.prefill_chunk;
     FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
   }
-  const auto here = [](DraftSessions& sessions,
-                       rpc::DraftStreamObserver& observer) {
-    return std::make_shared<ObservedSessions>(sessions, observer);
+  // (Owned by the servers.)
+  const auto here = [](DraftSessions& sessions) {
+    return std::shared_ptr<DraftSessions>(std::shared_ptr<void>(), &sessions);
   };
-  // (Owned by the server.)
   const std::shared_ptr<SharedPhrases> phrases(std::shared_ptr<void>(),
                                                &trie_drafter_->sessions());
-  drafters->services["trie_drafter"][kHere] = {
-      here(trie_drafter_->drafts(), trie_drafter_->observer()), phrases,
-      nullptr};
+  drafters->services["trie_drafter"][kHere] = {here(trie_drafter_->drafts()),
+                                               phrases, nullptr};
   if (draft_worker_ != nullptr) {
-    drafters->services["draft_worker"][kHere] = {
-        here(draft_worker_->drafts(), draft_worker_->observer()), nullptr,
-        nullptr};
+    drafters->services["draft_worker"][kHere] = {here(draft_worker_->drafts()),
+                                                 nullptr, nullptr};
   }
   if (crest_ != nullptr) {
-    const std::shared_ptr<DraftSessions> lookups(std::shared_ptr<void>(),
-                                                 &crest_->drafts());
-    drafters->services["crest"][kHere] = {lookups, nullptr, nullptr};
+    drafters->services["crest"][kHere] = {here(crest_->drafts()), nullptr,
+                                          nullptr};
     drafters->crest_datastore = kDatastore;
   }
   return absl::OkStatus();

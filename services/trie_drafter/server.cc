@@ -38,7 +38,8 @@ TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
       // Room for the queued work of all streams and calls.
       workers_(Threads(options.threads),
                options.streams.max_streams + kMaxCalls),
-      drafts_(sessions_, workers_),
+      queued_(sessions_, workers_),
+      drafts_(queued_, metrics_),
       streams_({kService, options.tokenizer_fingerprint, options.streams},
                drafts_, metrics_) {}
 

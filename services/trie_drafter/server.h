@@ -12,6 +12,7 @@
 
 #include "absl/status/status.h"
 #include "common/base/worker_pool.h"
+#include "common/drafting/observed_draft_sessions.h"
 #include "common/drafting/queued_draft_sessions.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/draft_stream.h"
@@ -60,7 +61,6 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
 
   // For callers in the same process, which bypass the streams.
   DraftSessions& drafts() { return drafts_; }
-  rpc::DraftStreamObserver& observer() { return metrics_; }
   TrieSessions& sessions() { return sessions_; }
 
  private:
@@ -75,7 +75,8 @@ class TrieDrafterServer final : public v1::TrieDrafter::CallbackService,
   std::atomic<int> calls_{0};  // running and waiting, without streams
   std::atomic<bool> draining_{false};
   WorkerPool workers_;  // its threads use all of the above
-  QueuedDraftSessions drafts_;
+  QueuedDraftSessions queued_;
+  ObservedDraftSessions drafts_;
   rpc::DraftStreams streams_;
 };
 

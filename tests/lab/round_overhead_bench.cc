@@ -25,7 +25,6 @@
 #include "common/rpc/draft_clients.h"
 #include "common/rpc/verify_client.h"
 #include "services/local/local_verifier.h"
-#include "services/local/observed_sessions.h"
 #include "services/orchestrator/core/drafters/draft_services.h"
 #include "services/orchestrator/core/round/decode_loop.h"
 #include "services/orchestrator/core/verifiers/remote_verifier.h"
@@ -184,8 +183,8 @@ class Services {
     } else {
       verifier_peer = std::make_shared<local::LocalVerifier>(*verifier_);
       options.services["trie_drafter"]["bench"].sessions =
-          std::make_shared<local::ObservedSessions>(trie_->drafts(),
-                                                    trie_->observer());
+          std::shared_ptr<DraftSessions>(std::shared_ptr<void>(),
+                                         &trie_->drafts());
     }
     pool_ = std::make_unique<orc::VerifierPool>(
         orc::VerifierPoolOptions(),

@@ -4,13 +4,14 @@
 #define FORETOKEN_SERVICES_DRAFT_WORKER_ADAPTERS_DRAFT_METRICS_H_
 
 #include "absl/status/status.h"
+#include "common/drafting/observed_draft_sessions.h"
 #include "common/metrics/registry.h"
-#include "common/rpc/draft_stream.h"
+#include "common/rpc/stream_server.h"
 #include "services/draft_worker/core/draft_engine.h"
 
 namespace foretoken::draft_worker {
 
-class DraftMetrics final : public rpc::DraftStreamObserver {
+class DraftMetrics final : public rpc::StreamObserver, public DraftObserver {
  public:
   explicit DraftMetrics(metrics::Registry& registry) : registry_(registry) {}
 
@@ -19,6 +20,7 @@ class DraftMetrics final : public rpc::DraftStreamObserver {
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
+  // Both observers report errors, each of them those that the other does not.
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
  private:

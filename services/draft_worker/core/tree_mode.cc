@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "common/base/check.h"
+#include "common/base/token_range.h"
 #include "common/sampling/position_noise.h"
 
 namespace foretoken::draft_worker {
@@ -94,7 +95,7 @@ void TreeMode::TakeHints(const DraftTree& hints) {
     const bool known_parent = parent == kRootParent || node_of[parent] != kRoot;
     const TokenId token = hints.tokens[i];
     // The draft model has no row for a token that it does not know.
-    if (!known_parent || token < 0 || token >= limits_.vocab_limit) continue;
+    if (!known_parent || !InVocabulary(token, limits_.vocab_limit)) continue;
     Node node;
     node.token = token;
     node.parent = parent == kRootParent ? kRoot : node_of[parent];
@@ -212,7 +213,7 @@ void TreeMode::Read(size_t at, const SampledToken& output) {
 }
 
 void TreeMode::Propose(size_t parent, TokenId token, bool drawn, float claim) {
-  if (token < 0 || token >= limits_.vocab_limit) return;
+  if (!InVocabulary(token, limits_.vocab_limit)) return;
   size_t at = Find(parent, token);
   if (at == nodes_.size()) {
     Node node;
@@ -362,7 +363,7 @@ double TreeMode::PlanGuesses(size_t at, double node_price, int32_t rows) {
     // A right guess saves a pass.
     if (chance < kLeastGuess || rows >= limits_.max_rows ||
         above * chance * room_.prices.pass <= room_.prices.row ||
-        guess.token < 0 || guess.token >= limits_.vocab_limit) {
+        !InVocabulary(guess.token, limits_.vocab_limit)) {
       break;
     }
     size_t next = Find(at, guess.token);

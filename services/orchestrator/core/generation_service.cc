@@ -315,8 +315,13 @@ void GenerationService::CountRefused(const Caller& caller,
                                      const absl::Status& status) {
   observer_.OnRequest();
   if (absl::IsResourceExhausted(status)) observer_.OnRefused(Refusal::kMemory);
-  observer_.OnEnd(status.code(), absl::ZeroDuration());
-  observer_.AccountOf(caller).OnEnd(status.code());
+  CountEnd(observer_.AccountOf(caller), status.code(), absl::ZeroDuration());
+}
+
+void GenerationService::CountEnd(CallerAccount& account, absl::StatusCode code,
+                                 absl::Duration latency) {
+  observer_.OnEnd(code, latency);
+  account.OnEnd(code);
 }
 
 void GenerationService::Refuse(const std::shared_ptr<RequestCall>& call,
@@ -330,14 +335,13 @@ void GenerationService::Refuse(const std::shared_ptr<RequestCall>& call,
 }
 
 void GenerationService::Leave(const std::shared_ptr<RequestCall>& call,
-                              const absl::Status& status,
-                              int64_t unused_requests) {
+                              const absl::Status& status, bool no_room) {
+  if (no_room) observer_.OnRefused(Refusal::kQueue);
   const absl::Time now = clock_();
   const absl::Status reason = call->Reason(status, now);
   quotas_.GiveBack(call->caller, call->charged_tokens - call->used_tokens,
-                   unused_requests);
-  observer_.OnEnd(reason.code(), now - call->arrived);
-  call->account.OnEnd(reason.code());
+                   /*unused_requests=*/no_room ? 1 : 0);
+  CountEnd(call->account, reason.code(), now - call->arrived);
   if (call->trace != nullptr) call->trace->OnEnd(call->id, reason, now);
   // Refusals are counted, not logged.
   if (!reason.ok() && !absl::IsResourceExhausted(reason) &&
@@ -367,8 +371,7 @@ std::shared_ptr<GenerationCall> GenerationService::Start(
                                     std::move(received), std::move(listener));
   call->deadline = request.deadline;
   if (const absl::Status entered = Enter(request, call); !entered.ok()) {
-    observer_.OnEnd(entered.code(), absl::ZeroDuration());
-    account.OnEnd(entered.code());
+    CountEnd(account, entered.code(), absl::ZeroDuration());
     Refuse(call, entered);
     return call;
   }
@@ -384,15 +387,12 @@ std::shared_ptr<GenerationCall> GenerationService::Start(
   pooled.run = [this, call, shared] {
     observer_.OnWaiting(-1);
     const auto summary = Drive(*call, std::move(*shared));
-    if (call->no_room) observer_.OnRefused(Refusal::kQueue);
     if (summary.ok()) call->DeliverResult(*summary);
-    Leave(call, summary.status(), /*unused_requests=*/call->no_room ? 1 : 0);
+    Leave(call, summary.status(), call->no_room);
   };
   pooled.refuse = [this, call](const absl::Status& reason) {
     observer_.OnWaiting(-1);
-    const bool no_room = absl::IsResourceExhausted(reason);
-    if (no_room) observer_.OnRefused(Refusal::kQueue);
-    Leave(call, reason, /*unused_requests=*/no_room ? 1 : 0);
+    Leave(call, reason, /*no_room=*/absl::IsResourceExhausted(reason));
   };
   observer_.OnWaiting(1);
   call->SetWaiting(requests_, requests_.Submit(std::move(pooled)));
@@ -503,11 +503,12 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   drafting.economical = made.economical;
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
   const auto cancelled = [&call] { return call.cancelled(); };
+  std::shared_ptr<grammar::LiveGrammar> grammar;
   if (!request.constraint.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(auto compiled, CompileConstraint(call, request));
     if (!made.sources.empty() &&
         grammar::GrammarBytes(*compiled) <= kCheckedGrammarBytes) {
-      drafting.grammar = std::make_shared<grammar::LiveGrammar>(
+      grammar = std::make_shared<grammar::LiveGrammar>(
           std::move(compiled), vocabulary_, kCheckedGrammarBytes,
           kCheckedGrammarBytes);
     }
@@ -535,7 +536,8 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   }
   if (!request.has_seed) request.sampling.seed = RandomSeed();
   return DecodeLoop::Create(std::move(request), target, tokenizer_.get(),
-                            std::move(made.sources), std::move(drafting));
+                            std::move(made.sources), std::move(drafting),
+                            std::move(grammar));
 }
 
 absl::StatusOr<GenerationSummary> GenerationService::Drive(

@@ -217,11 +217,14 @@ class GenerationService final : public Generator {
       ABSL_LOCKS_EXCLUDED(mu_);
   // What observes a part's bytes.
   std::function<void(int64_t)> Gauge(MemoryPart part, int64_t limit);
-  // Gives back what the request did not use of its caller's quota, with
-  // `unused_requests`, counts and logs its end, and tells the listener.
+  // Gives back what the request did not use of its caller's quota, counts and
+  // logs its end, and tells the listener. `no_room`: it was refused because the
+  // queue was full, and no work was done for it.
   void Leave(const std::shared_ptr<RequestCall>& call,
-             const absl::Status& status, int64_t unused_requests = 0)
-      ABSL_LOCKS_EXCLUDED(mu_);
+             const absl::Status& status, bool no_room) ABSL_LOCKS_EXCLUDED(mu_);
+  // Tells the observer of the end of a request, and of its account's.
+  void CountEnd(CallerAccount& account, absl::StatusCode code,
+                absl::Duration latency);
   // Ends a request that was refused, never from inside this function.
   void Refuse(const std::shared_ptr<RequestCall>& call,
               const absl::Status& status);

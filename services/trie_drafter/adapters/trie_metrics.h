@@ -7,14 +7,16 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/drafting/observed_draft_sessions.h"
 #include "common/metrics/registry.h"
-#include "common/rpc/draft_stream.h"
+#include "common/rpc/stream_server.h"
 #include "services/trie_drafter/adapters/redis_warm_store.h"
 #include "services/trie_drafter/core/trie_sessions.h"
 
 namespace foretoken::trie_drafter {
 
-class TrieMetrics final : public rpc::DraftStreamObserver,
+class TrieMetrics final : public rpc::StreamObserver,
+                          public DraftObserver,
                           public TrieObserver,
                           public WarmStoreObserver {
  public:
@@ -22,6 +24,7 @@ class TrieMetrics final : public rpc::DraftStreamObserver,
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
+  // Both observers report errors, each of them those that the other does not.
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
   void OnSessions(int64_t open, int64_t bytes) override;

@@ -116,7 +116,7 @@ class DraftWorkerTest : public ::testing::Test {
     stub_ = v1::DraftWorker::NewStub(
         *rpc::CreateChannel(server_->addresses().at(0), {}));
   }
-  DraftSnapshot Snapshot() { return service_->drafts().loop().snapshot(); }
+  DraftSnapshot Snapshot() { return service_->loop().snapshot(); }
   bool IsFreed() {
     const DraftSnapshot now = Snapshot();
     return now.sessions == 0 && now.kv.sessions == 0 &&
@@ -340,8 +340,8 @@ TEST_F(DraftWorkerTest, ConcurrentStreamsDraftAsEachAlone) {
   ASSERT_THAT(service, IsOk());
   Listen(*std::move(service));
 
-  EXPECT_EQ(service_->drafts().loop().model().vocab_size, 97);
-  EXPECT_EQ(service_->drafts().loop().model().max_positions, 4096);
+  EXPECT_EQ(service_->loop().model().vocab_size, 97);
+  EXPECT_EQ(service_->loop().model().max_positions, 4096);
 
   const auto run = [this](int i) {
     std::vector<Tokens> drafts;

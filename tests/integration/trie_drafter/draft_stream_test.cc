@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/synchronization/notification.h"
+#include "common/drafting/observed_draft_sessions.h"
 #include "tests/integration/trie_drafter/draft_client.h"
 #include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
@@ -64,13 +65,16 @@ class ScriptedSessions final : public DraftSessions {
   };
 };
 
-class CountingObserver final : public rpc::DraftStreamObserver {
+class CountingObserver final : public rpc::StreamObserver,
+                               public DraftObserver {
  public:
   void OnStreams(int open) override { streams_ = open; }
-  void OnAnswer(const DraftAnswer&) override {}
-  void OnFailed(absl::StatusCode) override {}
+  void OnAnswer(const DraftAnswer&) override { ++answers_; }
+  void OnFailed(absl::StatusCode) override { ++failed_; }
 
   std::atomic<int> streams_{0};
+  std::atomic<int> answers_{0};
+  std::atomic<int> failed_{0};
 };
 
 class StreamService final : public v1::TrieDrafter::CallbackService,
@@ -78,7 +82,7 @@ class StreamService final : public v1::TrieDrafter::CallbackService,
  public:
   explicit StreamService(absl::Duration first_message_time)
       : streams_({"test", "", {16, first_message_time, absl::Milliseconds(50)}},
-                 sessions_, observer_) {}
+                 observed_, observer_) {}
   rpc::DraftStreams::Reactor* Draft(
       grpc::CallbackServerContext* context) override {
     return streams_.Start(context);
@@ -93,6 +97,7 @@ class StreamService final : public v1::TrieDrafter::CallbackService,
 
   ScriptedSessions sessions_;
   CountingObserver observer_;
+  ObservedDraftSessions observed_{sessions_, observer_};
   rpc::DraftStreams streams_;
 };
 
@@ -185,6 +190,31 @@ TEST_F(DraftStreamTest, EndAllReachesTheRoundUnderWay) {
   EXPECT_FALSE(server_->Drain(absl::ZeroDuration()));
   EXPECT_EQ(sessions().open_, 0);
   EXPECT_TRUE(service_->Idle());
+}
+
+TEST_F(DraftStreamTest, EveryEndWithAnErrorIsCountedOnce) {
+  Start(absl::Seconds(2));
+  CountingObserver& seen = service_->observer_;
+  DraftClient stale(*stub_);
+  stale.Send(OpenOf("auto", {1}));
+  ASSERT_THAT(stale.Ask(RoundOf(2, {5})), IsOk());
+  EXPECT_FALSE(stale.Ask(RoundOf(2, {5})).ok());  // the session's error
+  EXPECT_EQ(seen.answers_, 1);
+  EXPECT_EQ(seen.failed_, 1);
+  DraftClient early(*stub_);
+  early.Send(RoundOf(1, {}));  // the stream's
+  EXPECT_FALSE(early.Receive().ok());
+  EXPECT_EQ(seen.failed_, 2);
+  sessions().full_ = true;
+  DraftClient refused(*stub_);
+  refused.Send(OpenOf("auto", {1}));
+  EXPECT_FALSE(refused.Receive().ok());
+  EXPECT_EQ(seen.failed_, 3);
+  DraftClient silent(*stub_);
+  EXPECT_FALSE(silent.Finish().ok());
+  EXPECT_TRUE(Eventually([&] { return service_->Idle(); }));
+  EXPECT_EQ(seen.failed_, 4);
+  EXPECT_EQ(seen.answers_, 1);
 }
 
 TEST_F(DraftStreamTest, AFullServiceSaysWhenToRetry) {

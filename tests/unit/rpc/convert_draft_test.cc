@@ -287,6 +287,29 @@ TEST(ConvertDraftTest, AnAnswerIsRefusedByField) {
   EXPECT_TRUE(absl::IsInvalidArgument(FromProto(proto).status()));
 }
 
+TEST(ConvertDraftTest, AnAnswerThatIsNotATreeIsRefused) {
+  const auto refused = [](auto change) {
+    v1::DraftResponse proto;
+    v1::TokenTree& tree = *proto.mutable_tree();
+    for (const TokenId token : {1, 2}) {
+      tree.add_tokens(token);
+      tree.add_parents(token - 2);
+      tree.add_probabilities(0.5f);
+      tree.add_proposers(1u << v1::DRAFTER_FUSED_PRIOR);
+    }
+    FORETOKEN_EXPECT_OK(FromProto(proto).status());
+    change(tree);
+    return absl::IsInvalidArgument(FromProto(proto).status());
+  };
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_parents(1, 5); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_parents(1, 1); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.set_parents(0, -2); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.add_parents(0); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.mutable_parents()->Clear(); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.add_probabilities(0.5f); }));
+  EXPECT_TRUE(refused([](auto& tree) { tree.add_proposers(1); }));
+}
+
 TEST(ConvertDraftTest, AnAnswerWithoutEstimatesHasZeros) {
   v1::DraftResponse proto;
   proto.mutable_tree()->add_tokens(4);

@@ -56,35 +56,39 @@ absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
 
 absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
     GenerationRequest request, const TargetInfo& target,
-    const Tokenizer* tokenizer, DraftSources sources, DraftingOptions options) {
+    const Tokenizer* tokenizer, DraftSources sources, DraftingOptions options,
+    std::shared_ptr<grammar::LiveGrammar> grammar) {
   request.sampling.end_tokens = StopTokens(request, target);
   FORETOKEN_RETURN_IF_ERROR(Check(request, target, tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(StopMatcher stop_matcher,
                              StopMatcher::Create(request.stop_strings));
-  if (options.grammar != nullptr) {
-    options.constraint = std::make_shared<grammar::ConstrainedText>(
-        std::move(options.grammar), request.sampling.end_tokens);
+  std::shared_ptr<grammar::ConstrainedText> constraint;
+  if (grammar != nullptr) {
+    constraint = std::make_shared<grammar::ConstrainedText>(
+        std::move(grammar), request.sampling.end_tokens);
     // A mode that is named keeps its drafts to what it is named for.
     if (options.economical && tokenizer != nullptr) {
       sources.insert(sources.begin(),
-                     std::make_unique<GrammarSource>(
-                         options.constraint, *tokenizer, options.clock));
+                     std::make_unique<GrammarSource>(constraint, *tokenizer,
+                                                     options.clock));
     }
   }
   return std::unique_ptr<DecodeLoop>(new DecodeLoop(
       std::move(request), target, tokenizer, std::move(stop_matcher),
-      std::move(sources), std::move(options)));
+      std::move(sources), std::move(options), std::move(constraint)));
 }
 
 DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
                        const Tokenizer* tokenizer, StopMatcher stop_matcher,
-                       DraftSources sources, DraftingOptions options)
+                       DraftSources sources, DraftingOptions options,
+                       std::shared_ptr<grammar::ConstrainedText> constraint)
     : request_(std::move(request)),
       target_(target),
       clock_(options.clock),
       text_(std::move(request_.prompt)),
       output_(tokenizer, std::move(stop_matcher), request_.sampling.min_tokens),
-      drafting_(std::move(sources), target.vocab_size, std::move(options)),
+      drafting_(std::move(sources), target.vocab_size, std::move(options),
+                std::move(constraint)),
       start_(clock_()) {
   summary_.request_id = request_.request_id;
   summary_.mode = request_.mode.value_or(Mode()).ToString();

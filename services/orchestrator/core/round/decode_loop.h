@@ -32,6 +32,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "common/generation/generation.h"
+#include "common/grammar/constrained_text.h"
 #include "common/speculation/round.h"
 #include "common/text/stop_matcher.h"
 #include "common/text/tokenizer.h"
@@ -71,11 +72,12 @@ class DecodeLoop {
  public:
   // Checks the request, whose prompt is encoded and whose seed is drawn;
   // InvalidArgument names the field. `tokenizer` may be null (ids alone, no
-  // text and no stop strings) and must outlive the loop.
+  // text and no stop strings) and must outlive the loop. `grammar` is that of
+  // the request's constraint; null: drafts are not checked against one.
   static absl::StatusOr<std::unique_ptr<DecodeLoop>> Create(
       GenerationRequest request, const TargetInfo& target,
-      const Tokenizer* tokenizer, DraftSources sources,
-      DraftingOptions options);
+      const Tokenizer* tokenizer, DraftSources sources, DraftingOptions options,
+      std::shared_ptr<grammar::LiveGrammar> grammar = nullptr);
 
   // Makes the request one to `target`, a model that was elected since. False,
   // and nothing is changed, if it has output, was pinned to its model, or would
@@ -105,7 +107,8 @@ class DecodeLoop {
 
   DecodeLoop(GenerationRequest request, const TargetInfo& target,
              const Tokenizer* tokenizer, StopMatcher stop_matcher,
-             DraftSources sources, DraftingOptions options);
+             DraftSources sources, DraftingOptions options,
+             std::shared_ptr<grammar::ConstrainedText> constraint);
   absl::Status CheckResult(const RoundResult& result) const;
   absl::Status CheckCommitted(const std::vector<SampledToken>& tokens) const;
   // Counts the round and its tokens by drafter.

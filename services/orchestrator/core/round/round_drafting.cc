@@ -50,9 +50,11 @@ void DropForbidden(grammar::ConstrainedText& constraint, DraftTree& tree) {
 
 }  // namespace
 
-RoundDrafting::RoundDrafting(DraftSources sources, int32_t vocab_size,
-                             DraftingOptions options)
+RoundDrafting::RoundDrafting(
+    DraftSources sources, int32_t vocab_size, DraftingOptions options,
+    std::shared_ptr<grammar::ConstrainedText> constraint)
     : options_(std::move(options)),
+      constraint_(std::move(constraint)),
       vocab_size_(vocab_size),
       sources_(std::move(sources)),
       merger_(options_.limits) {
@@ -266,9 +268,7 @@ void RoundDrafting::Learn(const CommittedText& committed) {
 }
 
 void RoundDrafting::Commit(const CommittedText& committed) {
-  if (options_.constraint != nullptr) {
-    options_.constraint->Append(committed.tokens);
-  }
+  if (constraint_ != nullptr) constraint_->Append(committed.tokens);
   TellHintReaders();
   Learn(committed);
   if (committed.round == nullptr) {
@@ -442,17 +442,15 @@ void RoundDrafting::CollectFrom(int source) {
   if (report_[source].outcome == DraftOutcome::kNotAsked) return;
   SourceDraft& draft = drafts_[source];
   const absl::Time before = options_.clock();
-  DraftOutcome outcome = sources_[source]->Collect(deadlines_[source], draft);
-  if (outcome == DraftOutcome::kAnswered &&
-      (!KeepUsable(vocab_size_, max_depth_, options_.limits.max_draft_nodes,
-                   draft.tree) ||
-       !KeepUsable(vocab_size_, max_depth_, options_.limits.max_rows,
-                   draft.window))) {
-    draft.Clear();
-    outcome = DraftOutcome::kBroken;
+  const DraftOutcome outcome =
+      sources_[source]->Collect(deadlines_[source], draft);
+  if (outcome == DraftOutcome::kAnswered) {
+    KeepUsable(vocab_size_, max_depth_, options_.limits.max_draft_nodes,
+               draft.tree);
+    KeepUsable(vocab_size_, max_depth_, options_.limits.max_rows, draft.window);
   }
-  if (options_.constraint != nullptr && draft.tree.size() > 0) {
-    DropForbidden(*options_.constraint, draft.tree);
+  if (constraint_ != nullptr && draft.tree.size() > 0) {
+    DropForbidden(*constraint_, draft.tree);
   }
   report_[source].outcome = outcome;
   report_[source].latency = outcome == DraftOutcome::kAnswered

@@ -61,12 +61,6 @@ struct DraftingOptions {
   bool economical = false;
   absl::Time deadline = absl::InfiniteFuture();  // of the request
   PassCosts costs;
-  // The grammar of the request's constraint, for DecodeLoop::Create; null: none.
-  std::shared_ptr<grammar::LiveGrammar> grammar;
-  // The output under it, of which nothing is committed yet; null: no
-  // constraint. Draft nodes that it forbids cost no row; a window's are read
-  // all the same.
-  std::shared_ptr<grammar::ConstrainedText> constraint;
   // Shared by requests; null: the sources' own estimates are used unchanged.
   std::shared_ptr<DraftEstimates> estimates;
   Clock clock = MonotonicClock();
@@ -99,8 +93,12 @@ struct CommittedText {
 
 class RoundDrafting {
  public:
+  // `constraint`: the output, of which nothing is committed yet, under the
+  // request's constraint; null: it has none. Draft nodes that it forbids cost
+  // no row; a window's are read all the same.
   RoundDrafting(DraftSources sources, int32_t vocab_size,
-                DraftingOptions options);
+                DraftingOptions options,
+                std::shared_ptr<grammar::ConstrainedText> constraint = nullptr);
 
   // `text` is the prompt; it must stay valid until the first Commit, whose text
   // begins with it.
@@ -161,6 +159,7 @@ class RoundDrafting {
   bool Postpones(const CommittedText& committed);
 
   const DraftingOptions options_;
+  const std::shared_ptr<grammar::ConstrainedText> constraint_;  // may be null
   const int32_t vocab_size_;
   DraftSources sources_;
   int drafting_ = 0;

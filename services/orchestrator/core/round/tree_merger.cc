@@ -3,31 +3,12 @@
 #include <vector>
 
 #include "common/base/check.h"
+#include "common/base/token_range.h"
 
 namespace foretoken::orchestrator {
-namespace {
 
-bool IsTree(const DraftTree& tree) {
-  const size_t size = tree.tokens.size();
-  if (tree.parents.size() != size || tree.probs.size() != size ||
-      (!tree.parts.empty() && tree.parts.size() != size)) {
-    return false;
-  }
-  for (size_t i = 0; i < size; ++i) {
-    const int32_t parent = tree.parents[i];
-    if (parent < kRootParent || parent >= static_cast<int64_t>(i)) return false;
-  }
-  return true;
-}
-
-}  // namespace
-
-bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
+void KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
                 DraftTree& tree) {
-  if (!IsTree(tree)) {
-    tree.Clear();
-    return false;
-  }
   // New index (-1: dropped) and depth of every node seen so far.
   std::vector<int32_t> kept(tree.size(), -1);
   std::vector<int64_t> depth(tree.size(), 0);
@@ -37,7 +18,7 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
     const bool at_root = parent == kRootParent;
     depth[i] = at_root ? 1 : depth[parent] + 1;
     const TokenId token = tree.tokens[i];
-    if (token < 0 || token >= vocab_size || depth[i] > max_depth) continue;
+    if (!InVocabulary(token, vocab_size) || depth[i] > max_depth) continue;
     if (!at_root && kept[parent] < 0) continue;
     const float prob = tree.probs[i];
     tree.tokens[size] = token;
@@ -51,7 +32,6 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
   tree.parents.resize(size);
   tree.probs.resize(size);
   if (!tree.parts.empty()) tree.parts.resize(size);
-  return true;
 }
 
 TokenTree TreeMerger::Merge(absl::Span<const Answer> answers,

@@ -8,8 +8,8 @@
 #include <thread>
 
 #include "common/infer/cpu/cpu_backend.h"
-#include "common/infer/model_weights.h"
 #include "tests/support/draft_caller.h"
+#include "tests/support/tiny_model.h"
 #include "tests/unit/services/draft_worker/draft_fixture.h"
 
 namespace foretoken::draft_worker {
@@ -85,20 +85,10 @@ TEST(EngineDraftSessionsTest, OnTheCpuBackendToo) {
   constexpr int32_t kVocab = 211;
   ExpectManyAreAsAlone(
       [] {
-        ModelConfig config;
-        config.d_model = 64;
-        config.n_layers = 2;
-        config.n_heads = 4;
-        config.n_kv_heads = 2;
-        config.head_dim = 16;
-        config.d_ff = 96;
-        config.vocab_size = kVocab;
-        config.max_positions = 512;
-        auto weights = ModelWeights::Random(config, WeightType::kFloat32, 17);
-        EXPECT_TRUE(weights.ok()) << weights.status();
         CpuOptions cpu;
         cpu.threads = 2;
-        auto backend = MakeCpuBackend(*std::move(weights), cpu);
+        auto backend = MakeCpuBackend(
+            testing::TinyModelWeights(testing::TinyModelConfig(kVocab)), cpu);
         EXPECT_TRUE(backend.ok()) << backend.status();
         return std::make_unique<DraftEngine>(DraftEngineOptions(),
                                              *std::move(backend));

@@ -12,11 +12,11 @@
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cpu/cpu_isa.h"
 #include "common/infer/cuda/cuda_backend.h"
-#include "common/infer/model_weights.h"
 #include "gtest/gtest.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tests/support/cuda_twin/device_twin.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/tiny_model.h"
 #include "tests/unit/services/verifier/engine_script.h"
 
 namespace foretoken::verifier {
@@ -37,27 +37,18 @@ struct Case {
 std::unique_ptr<VerifyEngine> MakeEngine(const Case& test, int threads,
                                          int64_t kv_cache_bytes,
                                          VerifyEngineOptions options = {}) {
-  ModelConfig config;
-  config.d_model = 64;
-  config.n_layers = 2;
-  config.n_heads = 4;
-  config.n_kv_heads = 2;
-  config.head_dim = 16;
-  config.d_ff = 96;
-  config.vocab_size = kVocab;
-  config.max_positions = 512;
+  ModelConfig config = testing::TinyModelConfig(kVocab);
   if (test.weights != WeightType::kFloat32) {
     // Rows of whole blocks of every type; as many bytes of keys and values.
     config.d_model = 256;
     config.n_heads = 16;
     config.d_ff = 256;
   }
-  auto weights = ModelWeights::Random(config, test.weights, 17);
-  EXPECT_TRUE(weights.ok()) << weights.status();
+  auto weights = testing::TinyModelWeights(config, test.weights);
   if (test.cuda) {
     CudaOptions gpu;
     gpu.kv_cache_bytes = kv_cache_bytes;
-    auto backend = MakeCudaBackend(**weights, MakeDeviceTwin, gpu);
+    auto backend = MakeCudaBackend(*weights, MakeDeviceTwin, gpu);
     EXPECT_TRUE(backend.ok()) << backend.status();
     return std::make_unique<VerifyEngine>(options, std::move(*backend));
   }
@@ -65,7 +56,7 @@ std::unique_ptr<VerifyEngine> MakeEngine(const Case& test, int threads,
   cpu.threads = threads;
   cpu.isa = test.isa;
   cpu.kv_cache_bytes = kv_cache_bytes;
-  auto backend = MakeCpuBackend(std::move(*weights), cpu);
+  auto backend = MakeCpuBackend(std::move(weights), cpu);
   EXPECT_TRUE(backend.ok()) << backend.status();
   return std::make_unique<VerifyEngine>(options, std::move(*backend));
 }

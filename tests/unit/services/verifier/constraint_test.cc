@@ -16,13 +16,13 @@
 #include "common/grammar/grammar.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/infer/cuda/cuda_backend.h"
-#include "common/infer/model_weights.h"
 #include "common/text/vocabulary.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/verifier/core/verify_engine.h"
 #include "tests/support/cuda_twin/device_twin.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/tiny_model.h"
 #include "tests/unit/services/verifier/engine_script.h"
 
 namespace foretoken::verifier {
@@ -124,28 +124,18 @@ Symbol ThreeLetters(GrammarBuilder& b) {
 
 std::unique_ptr<VerifyEngine> MakeEngine(bool cuda, VerifyEngineOptions options,
                                          int64_t kv_cache_bytes = 0) {
-  ModelConfig config;
-  config.d_model = 64;
-  config.n_layers = 2;
-  config.n_heads = 4;
-  config.n_kv_heads = 2;
-  config.head_dim = 16;
-  config.d_ff = 96;
-  config.vocab_size = kVocab;
-  config.max_positions = 512;
-  auto weights = ModelWeights::Random(config, WeightType::kFloat32, 17);
-  EXPECT_TRUE(weights.ok()) << weights.status();
+  auto weights = testing::TinyModelWeights(testing::TinyModelConfig(kVocab));
   if (cuda) {
     CudaOptions gpu;
     gpu.kv_cache_bytes = kv_cache_bytes;
-    auto backend = MakeCudaBackend(**weights, MakeDeviceTwin, gpu);
+    auto backend = MakeCudaBackend(*weights, MakeDeviceTwin, gpu);
     EXPECT_TRUE(backend.ok()) << backend.status();
     return std::make_unique<VerifyEngine>(options, std::move(*backend));
   }
   CpuOptions cpu;
   cpu.threads = 1;
   cpu.kv_cache_bytes = kv_cache_bytes;
-  auto backend = MakeCpuBackend(std::move(*weights), cpu);
+  auto backend = MakeCpuBackend(std::move(weights), cpu);
   EXPECT_TRUE(backend.ok()) << backend.status();
   return std::make_unique<VerifyEngine>(options, std::move(*backend));
 }

@@ -187,9 +187,9 @@ TEST_F(GrammarSourceTest, AutoAloneDraftsWhatIsForcedAndWritesWhatOffWrites) {
     ModeSources made = MakeSources(Mode::Parse(mode).value(), {}).value();
     DraftingOptions options;
     options.economical = made.economical;
-    if (mode != "off") options.grammar = Live(regex);
     auto loop = DecodeLoop::Create(request, target, tokenizer_.get(),
-                                   std::move(made.sources), std::move(options))
+                                   std::move(made.sources), std::move(options),
+                                   mode == "off" ? nullptr : Live(regex))
                     .value();
     verifier::VerifyEngineOptions engine_options;
     engine_options.vocabulary = vocabulary_;
