@@ -10,8 +10,8 @@
 // A refusal carries the time after which there should be room: what waits,
 // divided by the threads, times the recent time of a request, with jitter so
 // that refused callers do not return together. Thread-safe.
-#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_REQUEST_POOL_H_
-#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_REQUEST_POOL_H_
+#ifndef FORETOKEN_COMMON_BASE_REQUEST_POOL_H_
+#define FORETOKEN_COMMON_BASE_REQUEST_POOL_H_
 
 #include <cstdint>
 #include <deque>
@@ -28,7 +28,7 @@
 #include "common/base/clock.h"
 #include "common/base/fair_queue.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 
 struct RequestPoolOptions {
   int32_t max_running = 128;  // threads
@@ -139,6 +139,6 @@ class RequestPool {
   std::thread watcher_;  // last: uses all of the above
 };
 
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken
 
-#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_REQUEST_POOL_H_
+#endif  // FORETOKEN_COMMON_BASE_REQUEST_POOL_H_

@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/admission/request_pool.h"
+#include "common/base/request_pool.h"
 
 #include <atomic>
 #include <string>
@@ -14,7 +14,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/wall_clock.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 namespace {
 
 using ::foretoken::testing::Eventually;
@@ -300,4 +300,4 @@ TEST_F(RequestPoolTest, NoRequestIsLostOrAnsweredTwice) {
 }
 
 }  // namespace
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken

@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/admission/request_pool.h"
+#include "common/base/request_pool.h"
 
 #include <sys/resource.h>
 
@@ -11,7 +11,7 @@
 #include "common/base/thread_vector.h"
 #include "common/base/timed_wait.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 namespace {
 
 // Cost in tokens that an owner of weight 1 may take per turn: a short answer.
@@ -242,4 +242,4 @@ void RequestPool::WatchQueue() {
   }
 }
 
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken
