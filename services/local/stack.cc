@@ -168,7 +168,7 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   options.model_name = verifier.server.model_name;
   options.max_tree_nodes = verifier.server.sessions.max_tree_nodes;
   options.retry_after = verifier.server.streams.retry_after;
-  options.grammars = verifier.server.sessions.grammars;
+  options.grammars = verifier.server.sessions.constraints.grammars;
   FORETOKEN_RETURN_IF_ERROR(stack->StartDrafters(*this, tokenizer.get(),
                                                  registry, &options.drafters));
   FORETOKEN_ASSIGN_OR_RETURN(
