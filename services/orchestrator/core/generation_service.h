@@ -117,6 +117,9 @@ struct GenerationOptions {
   absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
   grammar::GrammarCacheOptions grammars;
+  // One that others in this process use, too, in place of one with `grammars`;
+  // may be null.
+  std::shared_ptr<grammar::GrammarCache> grammar_cache;
   absl::Duration retry_after = absl::Milliseconds(200);  // minimum retry hint
   DraftWait draft_wait;
   std::string scope_key_file;  // see CacheScopes::Load
@@ -258,7 +261,7 @@ class GenerationService final : public Generator {
   ByteBudget encoding_;  // of texts while they are encoded
   SilentCalls silent_{memory_};
   CallerQuotas quotas_;
-  grammar::GrammarCache grammars_;
+  const std::shared_ptr<grammar::GrammarCache> grammars_;
   LogThrottle log_throttle_;  // of the lines about requests
 
   absl::Mutex mu_;

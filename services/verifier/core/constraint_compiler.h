@@ -35,8 +35,8 @@ namespace foretoken::verifier {
 
 struct ConstraintCompilerOptions {
   grammar::GrammarCacheOptions grammars;
-  // One that others in this process use, too, in place of `grammars`; may be
-  // null.
+  // One that others in this process use, too, in place of one with `grammars`;
+  // may be null.
   std::shared_ptr<grammar::GrammarCache> cache;
   FairQueueLimits waiting = {.items = 256, .bytes = int64_t{256} << 20};
   // Maximum wait for a turn. Less than the time after which an orchestrator

@@ -125,6 +125,18 @@ TEST_F(ConstraintCompilerTest, ACompiledConstraintIsFound) {
   EXPECT_EQ(compiler_->Find(Regex("b+")), nullptr);
 }
 
+TEST_F(ConstraintCompilerTest, WhatOthersCompileInAJointCacheIsFound) {
+  options_.cache =
+      std::make_shared<grammar::GrammarCache>(grammar::GrammarCacheOptions());
+  const Compiled theirs = options_.cache->Get("a", Regex("a+"));
+  FORETOKEN_ASSERT_OK(theirs);
+  Start();
+  EXPECT_EQ(compiler_->Find(Regex("a+")), *theirs);
+  Outcome& ours = Compile(Job("a", "b+"));
+  FORETOKEN_ASSERT_OK(ours.status());
+  EXPECT_EQ(options_.cache->Find(Regex("b+")), *ours.result);
+}
+
 TEST_F(ConstraintCompilerTest, CallersTakeTurnsHoweverManyJobsOneHas) {
   Start();
   Hold();
