@@ -18,9 +18,9 @@
 
 namespace foretoken {
 
-// Receives the events of one session. Called by one thread at a time (in a
-// verifier the engine thread), which it must not block. OnFailed is the last
-// event.
+// Receives the events of one session. Called by one thread at a time, which it
+// must not block: in a verifier the engine thread, or another one for an
+// OnFailed before OnOpened. OnFailed is the last event.
 class VerifyListener {
  public:
   virtual ~VerifyListener() = default;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/grammar/grammar_cache.h"
 #include "common/text/model_tokenizer.h"
 #include "services/local/local_verifier.h"
 
@@ -155,6 +156,10 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   // Both models run on the same processors.
   if (!draft_model.empty()) stack->turns_ = std::make_shared<PassTurns>();
   target.server.sessions.loop.turns = stack->turns_;
+  // The orchestrator compiles a constraint, and the verifier finds it.
+  const auto grammars = std::make_shared<grammar::GrammarCache>(
+      verifier.server.sessions.constraints.grammars);
+  target.server.sessions.constraints.cache = grammars;
   FORETOKEN_ASSIGN_OR_RETURN(stack->verifier_, target.Make(registry));
   std::vector<orchestrator::VerifierEndpoint> endpoints;
   endpoints.push_back(
@@ -163,7 +168,8 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   options.model_name = verifier.server.model_name;
   options.max_tree_nodes = verifier.server.sessions.max_tree_nodes;
   options.retry_after = verifier.server.streams.retry_after;
-  options.grammars = verifier.server.sessions.grammars;
+  options.grammars = grammars->options();
+  options.grammar_cache = grammars;
   FORETOKEN_RETURN_IF_ERROR(stack->StartDrafters(*this, tokenizer.get(),
                                                  registry, &options.drafters));
   FORETOKEN_ASSIGN_OR_RETURN(

@@ -43,7 +43,7 @@ void VerifierService::AddFlags(Flags& flags) {
              "Measure at every load whether drafting pays, and stop it for "
              "requests in mode auto where it does not; off: the price of rows "
              "alone decides");
-  rpc::AddConstraintFlags(flags, &server.sessions.grammars);
+  rpc::AddConstraintFlags(flags, &server.sessions.constraints.grammars);
   AddHangFlags(flags, server.sessions.loop);
   flags.Duration("gather-time", &server.sessions.loop.gather_time,
                  {absl::ZeroDuration(), absl::Seconds(1)},
@@ -75,8 +75,8 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
       grammar::TokenVocabulary::Of(tokenizer, loaded->config().vocab_size);
   // Automata and masks of a grammar that is in use take several times as much
   // as the grammar.
-  engine_options.grammar_bytes =
-      std::max(kLeastGrammarBytes, 8 * server.sessions.grammars.cache_bytes);
+  engine_options.grammar_bytes = std::max(
+      kLeastGrammarBytes, 8 * server.sessions.constraints.grammars.cache_bytes);
   if (engine_options.vocabulary != nullptr) {
     engine_options.vocabulary->PrepareMasks();
   }

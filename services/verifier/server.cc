@@ -168,7 +168,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
 void VerifierServer::EndAll() {
   streams_.EndAll();
   // Callers in this process have no stream.
-  sessions_.loop().FailAll(StoppingError(streams_.service()));
+  sessions_.FailAll(StoppingError(streams_.service()));
 }
 
 }  // namespace foretoken::verifier

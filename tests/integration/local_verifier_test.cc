@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/integration/cluster.h"
 #include "tests/support/eventually.h"
+#include "tests/support/gate.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {
@@ -141,6 +142,37 @@ TEST_F(LocalVerifierTest, ADrainingVerifierTakesNoneAndEndsTheRest) {
   EXPECT_THAT(caller.mailbox->CollectRound(absl::InfiniteFuture()),
               StatusIs(absl::StatusCode::kUnavailable, _));
   EXPECT_TRUE(Empty());
+}
+
+// One whose constraint is compiled is not the engine's yet.
+TEST_F(LocalVerifierTest, AnEndReachesASessionThatIsCompiled) {
+  Gate gate;
+  gate.Close();
+  TestVerifierOptions options;
+  options.server.sessions.constraints.before_compile =
+      [&gate](const Constraint&) { gate.Pass(); };
+  Use(options);
+  SessionRequest request;
+  request.tokens = {1, 2, 3};
+  request.prompt_length = 3;
+  request.max_length = 53;
+  request.constraint = {Constraint::Kind::kRegex, "a", {}};
+  auto closed = std::make_shared<VerifyMailbox>();
+  auto ended = std::make_shared<VerifyMailbox>();
+  auto first = local_->Open(request, closed);
+  FORETOKEN_ASSERT_OK(first);
+  auto second = local_->Open(request, ended);
+  FORETOKEN_ASSERT_OK(second);
+  EXPECT_EQ(verifier_->Sample("foretoken_streams"), 2);
+  first->reset();
+  EXPECT_EQ(verifier_->Sample("foretoken_streams"), 1);
+  verifier_->service->EndAll();
+  EXPECT_THAT(ended->CollectPrefill(absl::InfiniteFuture()),
+              StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_TRUE(Empty());
+  second->reset();
+  gate.Open();
+  Use({});  // before the gate goes
 }
 
 TEST_F(LocalVerifierTest, SessionsCountAgainstTheLimitOfStreams) {

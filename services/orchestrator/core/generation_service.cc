@@ -220,7 +220,10 @@ GenerationService::GenerationService(const GenerationOptions& options,
                 Gauge(MemoryPart::kEncoding,
                       DivideMemory(options.memory_budget).encoding)),
       quotas_(clock_),
-      grammars_(options.grammars),
+      grammars_(
+          options.grammar_cache != nullptr
+              ? options.grammar_cache
+              : std::make_shared<grammar::GrammarCache>(options.grammars)),
       refusals_(
           [this](const Caller& caller) {
             return requests_.RetryAfter(caller.name, MaxRunning(caller));
@@ -452,7 +455,7 @@ GenerationService::CompileConstraint(RequestCall& call,
                                      const GenerationRequest& request) {
   const absl::Time start = clock_();
   auto compiled = texts_.CompileConstraint(
-      request, grammars_, [&call] { return call.cancelled(); });
+      request, *grammars_, [&call] { return call.cancelled(); });
   call.no_room = absl::IsResourceExhausted(compiled.status());
   // Only what is wrong with the constraint itself is its refusal.
   if (compiled.ok() || absl::IsInvalidArgument(compiled.status())) {

@@ -6,8 +6,8 @@
 // caller's quota, its account; so are refusals (refusals.h).
 //
 // A request runs on its own thread of a bounded pool, behind a queue that is
-// fair to callers (request_pool.h): it waits for its verifier and for a
-// listener that wants no more. Tokenize, Detokenize and long prompts have
+// fair to callers (common/base/request_pool.h): it waits for its verifier and
+// for a listener that wants no more. Tokenize, Detokenize and long prompts have
 // threads of their own (text_work.h).
 //
 // The prompt is held once, by the decode loop, which lends it to verifier and
@@ -33,6 +33,7 @@
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
 #include "common/base/log_throttle.h"
+#include "common/base/request_pool.h"
 #include "common/base/silent_calls.h"
 #include "common/generation/generation.h"
 #include "common/generation/generator.h"
@@ -44,7 +45,6 @@
 #include "services/orchestrator/core/admission/caller_quotas.h"
 #include "services/orchestrator/core/admission/refusals.h"
 #include "services/orchestrator/core/admission/request_call.h"
-#include "services/orchestrator/core/admission/request_pool.h"
 #include "services/orchestrator/core/admission/text_work.h"
 #include "services/orchestrator/core/drafters/mode_sources.h"
 #include "services/orchestrator/core/round/decode_loop.h"
@@ -117,6 +117,9 @@ struct GenerationOptions {
   absl::Duration max_request_time = absl::Hours(1);  // waiting included
   int64_t max_prompt_bytes = 4 << 20;
   grammar::GrammarCacheOptions grammars;
+  // One that others in this process use, too, in place of one with `grammars`;
+  // may be null.
+  std::shared_ptr<grammar::GrammarCache> grammar_cache;
   absl::Duration retry_after = absl::Milliseconds(200);  // minimum retry hint
   DraftWait draft_wait;
   std::string scope_key_file;  // see CacheScopes::Load
@@ -261,7 +264,7 @@ class GenerationService final : public Generator {
   ByteBudget encoding_;  // of texts while they are encoded
   SilentCalls silent_{memory_};
   CallerQuotas quotas_;
-  grammar::GrammarCache grammars_;
+  const std::shared_ptr<grammar::GrammarCache> grammars_;
   LogThrottle log_throttle_;  // of the lines about requests
 
   absl::Mutex mu_;

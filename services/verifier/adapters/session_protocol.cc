@@ -109,7 +109,8 @@ void SessionProtocol::OnFailed(const absl::Status& status) {
 void SessionProtocol::End(absl::Status status) {
   state_ = State::kEnded;
   session_.reset();
-  if (absl::IsResourceExhausted(status)) {
+  if (absl::IsResourceExhausted(status) &&
+      !rpc::RetryAfter(status).has_value()) {
     status = rpc::WithRetryAfter(std::move(status), retry_after_);
   }
   output_.End(status);

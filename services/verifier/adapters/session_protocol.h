@@ -3,9 +3,10 @@
 //   new --OpenSession--> opening --> ready --Round--> busy --> ready ... ended
 //
 // Messages of the client and answers of the verifier go in, messages for the
-// client and one final status come out. A stale or repeated round is dropped;
-// anything else out of order ends the session with a status. A session whose
-// last message had a finish reason ends by itself. Whatever ends it, the
+// client and one final status come out. A session is opening while its
+// constraint is compiled and its prompt is read. A stale or repeated round is
+// dropped; anything else out of order ends the session with a status. A session
+// whose last message had a finish reason ends by itself. Whatever ends it, the
 // verifier's session is closed.
 //
 // Thread-compatible: the owner of the stream holds one lock around every call.
@@ -33,7 +34,7 @@ class SessionProtocol {
   };
 
   // `sessions` and `output` must outlive the object. `retry_after` is the hint
-  // that comes with RESOURCE_EXHAUSTED.
+  // that comes with a RESOURCE_EXHAUSTED that has none.
   SessionProtocol(VerifySessions& sessions, absl::Duration retry_after,
                   Output& output)
       : sessions_(sessions), retry_after_(retry_after), output_(output) {}

@@ -1,5 +1,7 @@
 #include "services/verifier/core/engine_verify_sessions.h"
 
+#include <string>
+
 #include "absl/strings/str_cat.h"
 #include "common/base/status_macros.h"
 
@@ -21,22 +23,139 @@ class EngineVerifySessions::Session final : public VerifySession {
   const std::unique_ptr<Loop::Session> session_;
 };
 
+// What a session and its compilation share; guarded by mu_.
+struct EngineVerifySessions::Pending {
+  SessionRequest request;                    // until it is compiled
+  std::shared_ptr<VerifyListener> listener;  // likewise
+  int64_t failures = 0;                      // when it was opened
+  bool compiled = false;                     // or failed before
+  bool closed = false;
+  std::unique_ptr<Loop::Session> session;  // once it is compiled
+};
+
+class EngineVerifySessions::PendingSession final : public VerifySession {
+ public:
+  PendingSession(EngineVerifySessions& sessions,
+                 std::shared_ptr<Pending> pending,
+                 ConstraintCompiler::Ticket ticket)
+      : sessions_(sessions), pending_(std::move(pending)), ticket_(ticket) {}
+
+  ~PendingSession() override {
+    // Destroyed without mu_. A caller that is its listener has another
+    // reference, or it could not call.
+    std::unique_ptr<Loop::Session> session;
+    std::shared_ptr<VerifyListener> listener;
+    bool compiled = false;
+    {
+      absl::MutexLock lock(&sessions_.mu_);
+      pending_->closed = true;
+      compiled = pending_->compiled;
+      session = std::move(pending_->session);
+      listener = std::move(pending_->listener);
+    }
+    // Afterwards the compiler may be gone: the loop, which outlives it, may be
+    // failing this session.
+    if (!compiled) sessions_.compiler_.Cancel(ticket_);
+  }
+
+  absl::Status Ask(RoundRequest request) override {
+    FORETOKEN_RETURN_IF_ERROR(sessions_.CheckTree(request));
+    Loop::Session* session = nullptr;  // lives as long as this object
+    {
+      absl::MutexLock lock(&sessions_.mu_);
+      session = pending_->session.get();
+    }
+    if (session == nullptr) {
+      return absl::FailedPreconditionError(
+          "round: the session is not open yet");
+    }
+    return session->Ask(std::move(request));
+  }
+
+ private:
+  EngineVerifySessions& sessions_;
+  const std::shared_ptr<Pending> pending_;
+  const ConstraintCompiler::Ticket ticket_;
+};
+
 absl::StatusOr<std::unique_ptr<VerifySession>> EngineVerifySessions::Open(
     SessionRequest request, std::shared_ptr<VerifyListener> listener) {
   FORETOKEN_RETURN_IF_ERROR(Check(request));
   if (!request.constraint.empty()) {
-    auto grammar = grammars_.Get(request.caller, request.constraint);
-    if (!grammar.ok()) {
-      // Whatever is wrong with it, another verifier would say the same.
-      return absl::InvalidArgumentError(
-          absl::StrCat("constraint: ", grammar.status().message()));
+    request.grammar = compiler_.Find(request.constraint);
+    if (request.grammar == nullptr) {
+      return OpenWhenCompiled(std::move(request), std::move(listener));
     }
-    request.grammar = *std::move(grammar);
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<Loop::Session> session,
       loop_.Open(std::move(request), std::move(listener)));
   return std::make_unique<Session>(*this, std::move(session));
+}
+
+absl::StatusOr<std::unique_ptr<VerifySession>>
+EngineVerifySessions::OpenWhenCompiled(
+    SessionRequest request, std::shared_ptr<VerifyListener> listener) {
+  ConstraintCompiler::Job job;
+  job.caller = request.caller;
+  // The engine refuses any other weight.
+  if (request.weight >= kMinCallerWeight &&
+      request.weight <= kMaxCallerWeight) {
+    job.weight = request.weight;
+  }
+  job.deadline = request.deadline;
+  // The engine needs the grammar alone.
+  job.constraint = std::exchange(request.constraint, Constraint());
+  job.bytes = static_cast<int64_t>(job.constraint.bytes() +
+                                   request.tokens.size() * sizeof(TokenId));
+  // Shared: a compilation that has ended may find the session closed.
+  auto pending = std::make_shared<Pending>();
+  {
+    absl::MutexLock lock(&mu_);
+    pending->request = std::move(request);
+    pending->listener = std::move(listener);
+    pending->failures = failures_;
+  }
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const ConstraintCompiler::Ticket ticket,
+      compiler_.Compile(
+          std::move(job),
+          [this, pending](const ConstraintCompiler::Compiled& compiled) {
+            OnCompiled(*pending, compiled);
+          }));
+  return std::make_unique<PendingSession>(*this, std::move(pending), ticket);
+}
+
+void EngineVerifySessions::OnCompiled(
+    Pending& pending, const ConstraintCompiler::Compiled& compiled) {
+  absl::Status failed = compiled.status();
+  std::shared_ptr<VerifyListener> listener;
+  {
+    // Held while the session is queued: a concurrent FailAll is then either
+    // seen here or queued after it, and an Ask after OnOpened finds `session`.
+    absl::MutexLock lock(&mu_);
+    pending.compiled = true;
+    if (pending.closed) return;
+    listener = std::move(pending.listener);
+    if (pending.failures != failures_) failed = failure_;
+    if (failed.ok()) {
+      pending.request.grammar = *compiled;
+      auto session = loop_.Open(std::move(pending.request), listener);
+      failed = session.status();
+      if (session.ok()) pending.session = *std::move(session);
+    }
+  }
+  if (!failed.ok()) listener->OnFailed(std::move(failed));
+}
+
+void EngineVerifySessions::FailAll(const absl::Status& status) {
+  {
+    absl::MutexLock lock(&mu_);
+    ++failures_;
+    failure_ = status;
+    loop_.FailAll(status);
+  }
+  compiler_.FailAll(status);
 }
 
 absl::Status EngineVerifySessions::Check(const SessionRequest& request) const {

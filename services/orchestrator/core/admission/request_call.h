@@ -17,10 +17,10 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/byte_budget.h"
+#include "common/base/request_pool.h"
 #include "common/generation/generation.h"
 #include "common/generation/generator.h"
 #include "services/orchestrator/core/admission/refusals.h"
-#include "services/orchestrator/core/admission/request_pool.h"
 #include "services/orchestrator/core/round/request_spans.h"
 #include "services/orchestrator/core/verifiers/verifier.h"
 

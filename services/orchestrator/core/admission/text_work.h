@@ -21,10 +21,10 @@
 #include "absl/types/span.h"
 #include "common/base/byte_budget.h"
 #include "common/base/clock.h"
+#include "common/base/request_pool.h"
 #include "common/generation/generation.h"
 #include "common/grammar/grammar_cache.h"
 #include "common/text/tokenizer.h"
-#include "services/orchestrator/core/admission/request_pool.h"
 
 namespace foretoken::orchestrator {
 

@@ -740,6 +740,25 @@ TEST_F(GenerationServiceTest, AConstraintIsCheckedBeforeItsSessionIsOpened) {
   good.recorder->Wait();
 }
 
+TEST_F(GenerationServiceTest, AGrammarIsLeftToOthersInTheProcess) {
+  target_->hold = true;
+  const std::shared_ptr<Asked> asked = target_->asked;
+  GenerationOptions options;
+  options.grammar_cache =
+      std::make_shared<grammar::GrammarCache>(grammar::GrammarCacheOptions());
+  Start(options);
+  const GenerationRequest request = WithRegex(Request(), "a+");
+  const auto [recorder, call] = Send(request);
+  // Before its session is opened.
+  EXPECT_TRUE(testing::Eventually([&] {
+    absl::MutexLock lock(&asked->mu);
+    return asked->constraint == request.constraint;
+  }));
+  EXPECT_NE(options.grammar_cache->Find(request.constraint), nullptr);
+  call->Cancel();
+  recorder->Wait();
+}
+
 TEST_F(GenerationServiceTest, AConstraintThatIsTooLargeIsRefusedAtOnce) {
   GenerationOptions options;
   options.grammars.max_constraint_bytes = 100;

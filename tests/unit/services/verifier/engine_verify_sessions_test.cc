@@ -1,16 +1,21 @@
 #include "services/verifier/core/engine_verify_sessions.h"
 
 #include <memory>
+#include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
 #include "common/base/check.h"
+#include "common/base/stopping.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/eventually.h"
 #include "tests/support/fake_backend.h"
+#include "tests/support/letter_vocabulary.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/services/verifier/engine_fixture.h"
 
@@ -21,6 +26,8 @@ using ::foretoken::testing::Eventually;
 using ::foretoken::testing::FakeBackend;
 using ::foretoken::testing::FakeBackendOptions;
 using ::foretoken::testing::StatusIs;
+using ::testing::_;
+using ::testing::Each;
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
@@ -47,7 +54,10 @@ class Sink final : public VerifyListener {
     ++answers_;
   }
   void OnFailed(absl::Status status) override {
-    session.reset();
+    {
+      absl::MutexLock lock(&session_mu);
+      session.reset();
+    }
     absl::MutexLock lock(&mu_);
     EXPECT_FALSE(failed_) << "OnFailed came twice";
     failed_ = true;
@@ -73,7 +83,8 @@ class Sink final : public VerifyListener {
 
   absl::Notification opened;
   absl::Notification* hold_engine = nullptr;  // OnOpened waits for it
-  std::unique_ptr<VerifySession> session;     // closed by OnFailed
+  absl::Mutex session_mu;  // a test holds it while it opens the session
+  std::unique_ptr<VerifySession> session;  // closed by OnFailed
 
  private:
   absl::Mutex mu_;
@@ -265,6 +276,263 @@ TEST(EngineVerifySessionsTest, RefusesWhatNeedNotReachTheEngine) {
                        HasSubstr("7 nodes, want at most 6")));
   EXPECT_FALSE(sink->failed());
   EXPECT_EQ(verifier->loop().snapshot().sessions, 1);
+}
+
+// The constraint whose compilation waits until it is let go.
+constexpr char kHeld[] = "held";
+
+// Sessions with a constraint, on texts of letters.
+class ConstrainedSessionsTest : public ::testing::Test {
+ protected:
+  ConstrainedSessionsTest() {
+    options_.constraints.before_compile = [this](const Constraint& constraint) {
+      absl::MutexLock lock(&mu_);
+      ++compilations_;
+      if (constraint.source != kHeld) return;
+      held_ = true;
+      mu_.Await(absl::Condition(&go_));
+    };
+  }
+  ~ConstrainedSessionsTest() override { LetGo(); }
+
+  void Begin() {
+    VerifyEngineOptions engine;
+    engine.vocabulary =
+        testing::LetterVocabulary(FakeBackendOptions().vocab_size);
+    verifier_ = Start(options_, engine);
+  }
+  static SessionRequest Constrained(const std::string& regex,
+                                    const std::string& caller = "") {
+    SessionRequest request = Request({30, 31, 32}, 20);
+    request.sampling.end_tokens = {0};
+    request.stop_tokens = {0};
+    request.constraint = {Constraint::Kind::kRegex, regex, {}};
+    request.caller = caller;
+    return request;
+  }
+  // A session whose listener owns it, as a stream does.
+  std::shared_ptr<Sink> Open(SessionRequest request) {
+    auto sink = std::make_shared<Sink>();
+    absl::MutexLock lock(&sink->session_mu);
+    auto session = verifier_->Open(std::move(request), sink);
+    EXPECT_THAT(session, testing::IsOk());
+    if (session.ok()) sink->session = *std::move(session);
+    return sink;
+  }
+  // As Open; returns once its constraint is being compiled.
+  std::shared_ptr<Sink> Hold() {
+    auto sink = Open(Constrained(kHeld, "holder"));
+    absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(&held_));
+    return sink;
+  }
+  void LetGo() {
+    absl::MutexLock lock(&mu_);
+    go_ = true;
+  }
+  int compilations() {
+    absl::MutexLock lock(&mu_);
+    return compilations_;
+  }
+
+  absl::Mutex mu_;
+  bool held_ ABSL_GUARDED_BY(mu_) = false;
+  bool go_ ABSL_GUARDED_BY(mu_) = false;
+  int compilations_ ABSL_GUARDED_BY(mu_) = 0;
+  EngineVerifyOptions options_;
+  std::unique_ptr<EngineVerifySessions> verifier_;
+};
+
+TEST_F(ConstrainedSessionsTest, TheTextObeysAConstraintThatWasCompiled) {
+  Begin();
+  for (int i = 0; i < 2; ++i) {  // the second session finds it
+    const auto sink = Open(Constrained("[ab]{3}"));
+    for (int answers = 1; answers < 3; ++answers) {
+      sink->AwaitAnswers(answers);
+      FORETOKEN_ASSERT_OK(sink->session->Ask(PlainRound(3 + answers)));
+    }
+    const std::vector<TokenId> tokens = sink->AwaitAnswers(3);
+    ASSERT_EQ(tokens.size(), 3u);
+    EXPECT_THAT(tokens, Each(::testing::AnyOf(1, 2)));
+    sink->session.reset();
+    EXPECT_TRUE(Empty(*verifier_));
+    EXPECT_FALSE(sink->failed());
+    EXPECT_EQ(compilations(), 1);
+  }
+}
+
+TEST_F(ConstrainedSessionsTest, ACompilationHoldsUpNoCallerAndNoOtherSession) {
+  Begin();
+  const auto known = Open(Constrained("known"));
+  known->AwaitAnswers(1);
+  const auto held = Hold();
+  std::vector<std::shared_ptr<Sink>> waiting;
+  for (int i = 0; i < 100; ++i) {
+    waiting.push_back(
+        Open(Constrained(absl::StrCat("[ab]{1,", 2 + i, "}"), "flood")));
+  }
+  EXPECT_THAT(held->session->Ask(PlainRound(3)),
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("not open yet")));
+  const auto free = Open(Request({1, 2, 3}, 6));
+  const auto found = Open(Constrained("known"));
+  free->AwaitAnswers(1);
+  found->AwaitAnswers(1);
+  EXPECT_FALSE(held->opened.HasBeenNotified());
+  EXPECT_FALSE(waiting.back()->opened.HasBeenNotified());
+  EXPECT_EQ(verifier_->loop().snapshot().sessions, 3);
+  LetGo();
+  held->AwaitAnswers(1);
+  FORETOKEN_EXPECT_OK(held->session->Ask(PlainRound(4)));
+  EXPECT_EQ(held->AwaitAnswers(2).size(), 2u);
+  for (const auto& sink : waiting) {
+    EXPECT_THAT(sink->AwaitAnswers(1), Each(::testing::AnyOf(1, 2)));
+    EXPECT_FALSE(sink->failed());
+  }
+  for (const auto& sink : {known, held, free, found}) sink->session.reset();
+  for (const auto& sink : waiting) sink->session.reset();
+  EXPECT_TRUE(Empty(*verifier_));
+}
+
+TEST_F(ConstrainedSessionsTest, ASessionClosedBeforeItIsCompiledIsForgotten) {
+  Begin();
+  auto held = Hold();
+  auto waits = Open(Constrained("waits"));
+  for (std::shared_ptr<Sink>* each : {&held, &waits}) {
+    std::unique_ptr<VerifySession> session = std::move((*each)->session);
+    const std::weak_ptr<Sink> listener = *each;
+    each->reset();
+    ASSERT_FALSE(listener.expired());
+    session.reset();
+    EXPECT_TRUE(listener.expired());
+  }
+  LetGo();
+  const auto next = Open(Constrained("next"));
+  next->AwaitAnswers(1);
+  EXPECT_EQ(verifier_->loop().snapshot().sessions, 1);
+  EXPECT_EQ(compilations(), 2);
+  next->session.reset();
+}
+
+TEST_F(ConstrainedSessionsTest, AFailureMayCloseItsSession) {
+  Begin();
+  const auto held = Hold();
+  const auto bad = Open(Constrained("a("));
+  LetGo();
+  EXPECT_THAT(bad->AwaitFailure(), StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("constraint: ")));
+  EXPECT_EQ(bad->session, nullptr);
+  // So may one that the engine finds.
+  SessionRequest empty = Constrained("[ab]{9}");
+  empty.tokens.clear();
+  EXPECT_THAT(Open(empty)->AwaitFailure(),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("the prompt is empty")));
+  held->session.reset();
+  EXPECT_TRUE(Empty(*verifier_));
+}
+
+TEST_F(ConstrainedSessionsTest, ADeadlineThatPassesEndsASessionThatWaits) {
+  Begin();
+  const auto held = Hold();
+  SessionRequest request = Constrained("late");
+  request.deadline = absl::InfinitePast();
+  EXPECT_THAT(Open(request)->AwaitFailure(),
+              StatusIs(absl::StatusCode::kDeadlineExceeded, _));
+  EXPECT_FALSE(held->failed());
+  held->session.reset();
+}
+
+TEST_F(ConstrainedSessionsTest, AFullQueueRefusesTheCallerThatFillsIt) {
+  options_.constraints.waiting.items = 2;
+  Begin();
+  // As a stream does, each listener takes a lock that its caller holds.
+  absl::Mutex streams;
+  class Stream final : public VerifyListener {
+   public:
+    explicit Stream(absl::Mutex& streams) : streams_(streams) {}
+    void OnOpened(const std::string&) override {}
+    void OnPrefilled(PrefillResult) override {}
+    void OnRound(RoundResult) override {}
+    void OnFailed(absl::Status status) override {
+      absl::MutexLock lock(&streams_);
+      EXPECT_THAT(status, StatusIs(absl::StatusCode::kResourceExhausted,
+                                   HasSubstr("queue is full")));
+      failed.Notify();
+    }
+    absl::Notification failed;
+
+   private:
+    absl::Mutex& streams_;
+  };
+  const auto held = Hold();
+  std::vector<std::shared_ptr<Stream>> listeners;
+  std::vector<std::unique_ptr<VerifySession>> sessions;
+  {
+    absl::MutexLock lock(&streams);
+    for (const char* caller : {"a", "a", "b"}) {
+      listeners.push_back(std::make_shared<Stream>(streams));
+      auto session = verifier_->Open(
+          Constrained(absl::StrCat("text", listeners.size()), caller),
+          listeners.back());
+      FORETOKEN_ASSERT_OK(session);
+      sessions.push_back(*std::move(session));
+    }
+    EXPECT_THAT(verifier_->Open(Constrained("text4", "a"),
+                                std::make_shared<Stream>(streams)),
+                StatusIs(absl::StatusCode::kResourceExhausted,
+                         HasSubstr("queue is full")));
+  }
+  listeners[1]->failed.WaitForNotification();
+  {
+    absl::MutexLock lock(&streams);
+    sessions.clear();
+  }
+  EXPECT_FALSE(listeners[0]->failed.HasBeenNotified());
+  EXPECT_FALSE(listeners[2]->failed.HasBeenNotified());
+  held->session.reset();
+  LetGo();
+  verifier_.reset();  // before what the listeners use
+}
+
+TEST_F(ConstrainedSessionsTest, FailAllEndsThoseThatAreCompiledAtOnce) {
+  Begin();
+  const auto open = Open(Constrained("known"));
+  open->AwaitAnswers(1);
+  const auto held = Hold();
+  const auto waits = Open(Constrained("waits"));
+  verifier_->FailAll(absl::UnavailableError("going away"));
+  EXPECT_TRUE(held->failed());
+  EXPECT_TRUE(waits->failed());
+  for (const auto& sink : {held, waits, open}) {
+    EXPECT_THAT(sink->AwaitFailure(), StatusIs(absl::StatusCode::kUnavailable,
+                                               HasSubstr("going away")));
+  }
+  LetGo();
+  // Later ones are opened.
+  const auto later = Open(Constrained("later"));
+  later->AwaitAnswers(1);
+  EXPECT_FALSE(later->failed());
+  later->session.reset();
+  EXPECT_TRUE(Empty(*verifier_));
+}
+
+TEST_F(ConstrainedSessionsTest, ItsEndFailsThoseThatAreCompiled) {
+  Begin();
+  const auto open = Open(Constrained("known"));
+  open->AwaitAnswers(1);
+  const auto held = Hold();
+  const auto waits = Open(Constrained("waits"));
+  std::thread end([&] { verifier_.reset(); });
+  // Before the compilation in progress has ended.
+  EXPECT_TRUE(IsStopping(held->AwaitFailure()));
+  EXPECT_TRUE(IsStopping(waits->AwaitFailure()));
+  LetGo();
+  end.join();
+  EXPECT_TRUE(IsStopping(open->AwaitFailure()));
+  for (const auto& sink : {held, waits, open}) {
+    EXPECT_EQ(sink->session, nullptr);
+  }
 }
 
 }  // namespace

@@ -127,6 +127,14 @@ TEST(SessionProtocolTest, AFullEngineIsSaidWithAHintWhenToRetry) {
   EXPECT_EQ(fixture.verifier.closed, 0);
 }
 
+TEST(SessionProtocolTest, AHintThatTheVerifierGivesIsKept) {
+  Fixture fixture;
+  fixture.Say(Fixture::OpenMessage());
+  fixture.protocol.OnFailed(rpc::WithRetryAfter(
+      absl::ResourceExhaustedError("full"), absl::Seconds(7)));
+  EXPECT_EQ(rpc::RetryAfter(fixture.final_status), absl::Seconds(7));
+}
+
 TEST(SessionProtocolTest, StaleAndRepeatedRoundsChangeNothing) {
   Fixture fixture;
   fixture.OpenAndPrefill(5);
@@ -185,6 +193,53 @@ TEST(SessionProtocolTest, AHalfCloseWaitsForWhatIsUnderWay) {
   EXPECT_EQ(fixture.ends, 1);
   FORETOKEN_EXPECT_OK(fixture.final_status);
   EXPECT_EQ(fixture.verifier.closed, 1);
+}
+
+// Its constraint may take a while to compile, its prompt to be read.
+TEST(SessionProtocolTest, AHalfCloseWaitsForAnOpening) {
+  Fixture fixture;
+  fixture.Say(Fixture::OpenMessage());
+  fixture.protocol.OnHalfClose();
+  fixture.protocol.OnOpened("ours");
+  EXPECT_EQ(fixture.ends, 0);
+  EXPECT_EQ(fixture.verifier.closed, 0);
+  PrefillResult prefill;
+  prefill.length = 5;
+  fixture.protocol.OnPrefilled(prefill);
+  EXPECT_EQ(fixture.sent.size(), 2u);
+  EXPECT_EQ(fixture.ends, 1);
+  FORETOKEN_EXPECT_OK(fixture.final_status);
+  EXPECT_EQ(fixture.verifier.closed, 1);
+}
+
+TEST(SessionProtocolTest, AnOpeningMayFailLater) {
+  for (const bool half_closed : {false, true}) {
+    Fixture fixture;
+    fixture.Say(Fixture::OpenMessage());
+    if (half_closed) fixture.protocol.OnHalfClose();
+    fixture.protocol.OnFailed(absl::InvalidArgumentError("constraint: no"));
+    EXPECT_EQ(fixture.ends, 1);
+    EXPECT_THAT(fixture.final_status,
+                StatusIs(absl::StatusCode::kInvalidArgument, "constraint: no"));
+    EXPECT_EQ(fixture.verifier.closed, 1);
+    EXPECT_TRUE(fixture.sent.empty());
+  }
+}
+
+TEST(SessionProtocolTest, ARoundBeforeTheSessionIsOpenEndsIt) {
+  Fixture fixture;
+  fixture.Say(Fixture::OpenMessage());
+  fixture.Say(Fixture::RoundMessage(1));
+  EXPECT_THAT(fixture.final_status,
+              StatusIs(absl::StatusCode::kFailedPrecondition,
+                       HasSubstr("not open yet")));
+  EXPECT_EQ(fixture.verifier.rounds, 0);
+  EXPECT_EQ(fixture.verifier.closed, 1);
+  // The opening comes too late to be told.
+  fixture.protocol.OnOpened("ours");
+  fixture.protocol.OnFailed(absl::InvalidArgumentError("constraint: no"));
+  EXPECT_TRUE(fixture.sent.empty());
+  EXPECT_EQ(fixture.ends, 1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/admission/request_pool.h"
+#include "common/base/request_pool.h"
 
 #include <sys/resource.h>
 
@@ -11,13 +11,9 @@
 #include "common/base/thread_vector.h"
 #include "common/base/timed_wait.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 namespace {
 
-// Cost in tokens that an owner of weight 1 may take per turn: a short answer.
-// Smaller than most requests, so that shares are kept by cost and not by
-// count.
-constexpr int64_t kQuantum = 128;
 // Weight of a request in the mean time of recent ones.
 constexpr double kRecency = 1.0 / 16;
 constexpr absl::Duration kMaxRetryAfter = absl::Minutes(1);
@@ -35,7 +31,7 @@ RequestPool::RequestPool(const RequestPoolOptions& options, Clock clock,
     : options_(options),
       clock_(std::move(clock)),
       jitter_(std::move(jitter)),
-      queue_(options.waiting, kQuantum),
+      queue_(options.waiting, options.quantum),
       watcher_([this] { WatchQueue(); }) {
   StartOneMore(threads_, [this] { RunRequests(); });
 }
@@ -58,19 +54,21 @@ RequestPool::~RequestPool() {
 }
 
 RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
-  const FairItem item = request.item;
-  const auto refuse_for_room =
-      [this](PooledRequest full) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-        const absl::Duration retry_after =
-            RetryAfterLocked(full.item.owner, full.max_running);
-        Refuse(
-            std::move(full),
-            WithRetryAfter(
-                absl::ResourceExhaustedError(
-                    "the queue is full, mostly with requests of this caller"),
-                retry_after));
-      };
   absl::MutexLock lock(&mu_);
+  const absl::StatusOr<Ticket> placed = Place(request);
+  if (placed.ok()) return *placed;
+  Refuse(std::move(request), placed.status());
+  return kNotWaiting;
+}
+
+absl::StatusOr<RequestPool::Ticket> RequestPool::TrySubmit(
+    PooledRequest request) {
+  absl::MutexLock lock(&mu_);
+  return Place(request);
+}
+
+absl::StatusOr<RequestPool::Ticket> RequestPool::Place(PooledRequest& request) {
+  const FairItem item = request.item;
   owners_[item.owner].max_running = request.max_running;
   StartWaiting();  // the limit may have been raised
   if (running_ < options_.max_running && MayRun(item.owner)) {
@@ -81,16 +79,23 @@ RequestPool::Ticket RequestPool::Submit(PooledRequest request) {
   const auto pushed = queue_.Push(item, request, pushed_out);
   for (PooledRequest& other : pushed_out) {
     Count(other.item.owner, &Owner::waiting, -1);
-    refuse_for_room(std::move(other));
+    absl::Status no_room = NoRoom(other);
+    Refuse(std::move(other), std::move(no_room));
   }
   if (!pushed.has_value()) {
     Count(item.owner, &Owner::waiting, 0);
-    refuse_for_room(std::move(request));
-    return kNotWaiting;
+    return NoRoom(request);
   }
   Count(item.owner, &Owner::waiting, 1);
   if (item.deadline < next_deadline_) watcher_wanted_ = true;
   return *pushed;
+}
+
+absl::Status RequestPool::NoRoom(const PooledRequest& request) {
+  return WithRetryAfter(
+      absl::ResourceExhaustedError(
+          "the queue is full, mostly with requests of this caller"),
+      RetryAfterLocked(request.item.owner, request.max_running));
 }
 
 void RequestPool::Remove(Ticket ticket, const absl::Status& reason) {
@@ -242,4 +247,4 @@ void RequestPool::WatchQueue() {
   }
 }
 
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken

@@ -10,8 +10,8 @@
 // A refusal carries the time after which there should be room: what waits,
 // divided by the threads, times the recent time of a request, with jitter so
 // that refused callers do not return together. Thread-safe.
-#ifndef FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_REQUEST_POOL_H_
-#define FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_REQUEST_POOL_H_
+#ifndef FORETOKEN_COMMON_BASE_REQUEST_POOL_H_
+#define FORETOKEN_COMMON_BASE_REQUEST_POOL_H_
 
 #include <cstdint>
 #include <deque>
@@ -23,16 +23,21 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/fair_queue.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 
 struct RequestPoolOptions {
   int32_t max_running = 128;  // threads
   FairQueueLimits waiting;
+  // Cost that an owner of weight 1 may take per turn. Smaller than most
+  // requests, so that shares are kept by cost and not by count: a short answer,
+  // in tokens.
+  int64_t quantum = 128;
   absl::Duration min_retry_after = absl::Milliseconds(200);
   // The threads' nice value, above that of the process: they take only what
   // other threads leave.
@@ -43,7 +48,8 @@ struct RequestPoolOptions {
 using Jitter = std::function<double()>;
 Jitter RandomJitter();
 
-// A request as the pool sees it. Its cost is the work it asks for, in tokens.
+// A request as the pool sees it. Its cost is the work it asks for, in the unit
+// of the pool's quantum.
 struct PooledRequest {
   FairItem item;
   int32_t max_running = 0;  // requests of its owner at once; 0: no limit
@@ -71,6 +77,9 @@ class RequestPool {
   // Returns the ticket of a waiting request, else kNotWaiting: it was started
   // or refused.
   Ticket Submit(PooledRequest request);
+  // As Submit, but returns the refusal of a request that finds no room; neither
+  // of its functions is called then.
+  absl::StatusOr<Ticket> TrySubmit(PooledRequest request);
 
   // Refuses a request that still waits with `reason`; does nothing otherwise.
   void Remove(Ticket ticket, const absl::Status& reason);
@@ -102,6 +111,13 @@ class RequestPool {
   void Count(const std::string& owner, int32_t Owner::*count, int32_t change)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   absl::Duration RetryAfterLocked(const std::string& owner, int32_t max_running)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // Starts the request or queues it; what it displaces is refused. An error is
+  // NoRoom, with `request` unchanged.
+  absl::StatusOr<Ticket> Place(PooledRequest& request)
+      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  // The refusal of a request that finds the queue full.
+  absl::Status NoRoom(const PooledRequest& request)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Starts waiting requests while there is room.
   void StartWaiting() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -139,6 +155,6 @@ class RequestPool {
   std::thread watcher_;  // last: uses all of the above
 };
 
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken
 
-#endif  // FORETOKEN_SERVICES_ORCHESTRATOR_CORE_ADMISSION_REQUEST_POOL_H_
+#endif  // FORETOKEN_COMMON_BASE_REQUEST_POOL_H_

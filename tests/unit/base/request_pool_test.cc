@@ -1,4 +1,4 @@
-#include "services/orchestrator/core/admission/request_pool.h"
+#include "common/base/request_pool.h"
 
 #include <atomic>
 #include <string>
@@ -14,7 +14,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/wall_clock.h"
 
-namespace foretoken::orchestrator {
+namespace foretoken {
 namespace {
 
 using ::foretoken::testing::Eventually;
@@ -193,6 +193,38 @@ TEST_F(RequestPoolTest, AFullQueuePushesOutTheCallerThatFillsIt) {
   AwaitEvents(4);
 }
 
+TEST_F(RequestPoolTest, ATriedRequestThatFindsNoRoomIsRefusedAtOnce) {
+  Held held;
+  RequestPool pool({.max_running = 1, .waiting = {.items = 2}});
+  pool.Submit(HeldRequest("a", held));
+  const auto a1 = pool.TrySubmit(Request("a", "a1"));
+  FORETOKEN_ASSERT_OK(a1);
+  EXPECT_NE(*a1, RequestPool::kNotWaiting);
+  FORETOKEN_ASSERT_OK(pool.TrySubmit(Request("a", "a2")));
+  const auto a3 = pool.TrySubmit(Request("a", "a3"));
+  EXPECT_THAT(a3, StatusIs(absl::StatusCode::kResourceExhausted,
+                           HasSubstr("queue is full")));
+  EXPECT_TRUE(RetryAfter(a3.status()).has_value());
+  // One that is displaced later hears of it through its function.
+  FORETOKEN_EXPECT_OK(pool.TrySubmit(Request("b", "b1")));
+  AwaitEvents(1);
+  EXPECT_THAT(events(), ElementsAre("a2 refused"));
+  held.go.Notify();
+  AwaitEvents(3);
+  EXPECT_THAT(events(), UnorderedElementsAre("a2 refused", "a1", "b1"));
+}
+
+TEST_F(RequestPoolTest, ATurnIsAsLargeAsTheQuantum) {
+  Held held;
+  RequestPool pool({.max_running = 1, .waiting = {.items = 16}, .quantum = 1});
+  pool.Submit(HeldRequest("a", held));
+  for (const char* name : {"a1", "a2", "a3"}) pool.Submit(Request("a", name));
+  pool.Submit(Request("b", "b1"));
+  held.go.Notify();
+  AwaitEvents(4);
+  EXPECT_THAT(events(), ElementsAre("a1", "b1", "a2", "a3"));
+}
+
 TEST_F(RequestPoolTest, ARequestThatWaitsCanBeTakenBackOnce) {
   Held held;
   RequestPool pool({.max_running = 1, .waiting = {.items = 2}});
@@ -300,4 +332,4 @@ TEST_F(RequestPoolTest, NoRequestIsLostOrAnsweredTwice) {
 }
 
 }  // namespace
-}  // namespace foretoken::orchestrator
+}  // namespace foretoken
