@@ -503,10 +503,12 @@ std::string Automaton::Forced(State& state, size_t max) {
   return forced;
 }
 
-bool Automaton::StaysOn(State state, CharacterGroups groups) {
+bool Automaton::StaysOn(State state, CharacterGroups groups,
+                        int64_t last_work) {
   if ((groups & loops_[state].leaves) != 0) return false;
   for (CharacterGroups open = groups & ~loops_[state].stays; open != 0;
        open &= open - 1) {
+    if (work_ > last_work) return false;
     const CharacterGroups group = open & (~open + 1);
     // By value: new states move loops_.
     const bool stays =

@@ -79,8 +79,9 @@ class Automaton {
 
   // Whether the state stays the same whatever characters of these groups
   // follow, so that any text of them, also one cut off within its last
-  // character, may follow. Never with kNoCharacters.
-  bool StaysOn(State state, CharacterGroups groups);
+  // character, may follow. Never with kNoCharacters. False as well if that is
+  // not known by the time work() is beyond `last_work`.
+  bool StaysOn(State state, CharacterGroups groups, int64_t last_work);
 
   // Bytes of one class lead from every state to the same state.
   const std::array<uint8_t, 256>& class_of() const { return classes_.class_of; }

@@ -73,7 +73,14 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
     case Constraint::Kind::kChoice: {
       FORETOKEN_ASSIGN_OR_RETURN(
           const Expr expr, ChoiceOf(constraint.choices, builder.regexes()));
-      return terminal(expr);
+      if (!KeepsSpaceAfterThinking(constraint)) return terminal(expr);
+      return symbol(
+          builder.Terminal(
+              thinks && !thinking.opened
+                  ? builder.regexes().And(
+                        expr, NotThinking(thinking, builder.regexes()))
+                  : expr),
+          ThinkingSpace::kNone);
     }
     case Constraint::Kind::kToolCalls: {
       const Expr content = thinks && !thinking.opened
@@ -85,8 +92,12 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
       return symbol(calls, ThinkingSpace::kAllowed);
     }
     case Constraint::Kind::kStructuralTag: {
+      const Expr first_text = thinks && !thinking.opened
+                                  ? NeverThinking(thinking, builder.regexes())
+                                  : Regexes::kAnything;
       FORETOKEN_ASSIGN_OR_RETURN(
-          const Symbol text, AddStructuralTag(constraint.source, builder));
+          const Symbol text,
+          AddStructuralTag(constraint.source, builder, first_text));
       // Its free text may begin with white space, too.
       return symbol(text, ThinkingSpace::kNone);
     }

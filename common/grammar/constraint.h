@@ -5,6 +5,7 @@
 #ifndef FORETOKEN_COMMON_GRAMMAR_CONSTRAINT_H_
 #define FORETOKEN_COMMON_GRAMMAR_CONSTRAINT_H_
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -61,6 +62,20 @@ struct Constraint {
   }
   bool operator==(const Constraint&) const = default;
 };
+
+// Whether white space behind the closing tag belongs to the constrained text,
+// which then follows the tag directly: where the text may have to begin with
+// some.
+inline bool KeepsSpaceAfterThinking(const Constraint& constraint) {
+  constexpr char kSpaces[] = " \t\n\r";
+  const auto begins_with_space = [&](const std::string& choice) {
+    return choice.find_first_of(kSpaces) == 0;
+  };
+  return constraint.kind == Constraint::Kind::kGrammar ||
+         constraint.kind == Constraint::Kind::kStructuralTag ||
+         std::any_of(constraint.choices.begin(), constraint.choices.end(),
+                     begins_with_space);
+}
 
 // Changes with every change of what a constraint allows: processes that work
 // on one request must agree on it.

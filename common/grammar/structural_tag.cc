@@ -27,6 +27,9 @@ constexpr int kMaxDepth = 128 + 2 * kMaxFormats + 4;
 constexpr int64_t kMaxValues = 500'000;
 constexpr size_t kMaxTags = 1024;
 constexpr size_t kMaxTriggers = 256;
+// Triggers that overlap need a terminal each, which knows all the others.
+constexpr size_t kMaxOverlapping = 16;
+constexpr size_t kMaxOverlappingBytes = 1024;
 
 // `place`: empty for the whole.
 absl::Status Wrong(absl::string_view place, absl::string_view what) {
@@ -34,11 +37,29 @@ absl::Status Wrong(absl::string_view place, absl::string_view what) {
       absl::StrCat("structural tag: ", place, place.empty() ? "" : ": ", what));
 }
 
+// Whether `text` and `other` can end at different places of a common text and
+// share bytes of it: a suffix of the one is a beginning of the other, shorter
+// than both.
+bool Overlap(absl::string_view text, absl::string_view other) {
+  for (size_t size = 1; size < std::min(text.size(), other.size()); ++size) {
+    if (absl::EndsWith(text, other.substr(0, size))) return true;
+  }
+  return false;
+}
+
+// Where a format stands in the whole text.
+struct Position {
+  bool free = true;   // free text may stand here
+  bool first = true;  // nothing needs to stand before it
+  int depth = 0;
+};
+
 class Reader {
  public:
-  explicit Reader(GrammarBuilder& builder)
+  Reader(GrammarBuilder& builder, Expr first_text)
       : builder_(builder),
         regexes_(builder.regexes()),
+        first_text_(first_text),
         any_text_(regexes_.Star(AnyCodePoint(TextForm::kUtf8, regexes_))) {}
 
   absl::StatusOr<Symbol> Whole(const JsonValue& json) {
@@ -47,15 +68,15 @@ class Reader {
     if (type == nullptr || type->text != "structural_tag") {
       return Wrong("type", "want structural_tag");
     }
-    if (const JsonValue* const format = json.Find("format")) {
+    if (const JsonValue* const format = Member(json, "format")) {
       FORETOKEN_RETURN_IF_ERROR(CheckMembers(json, "", {"type", "format"}, {}));
-      return Format(*format, "format", /*free=*/true, 0);
+      return Format(*format, "format", Position());
     }
-    // SGLang's examples have max_new_tokens here, which says nothing of the
+    // SGLang's examples have max_new_tokens here, which does not change the
     // text.
     FORETOKEN_RETURN_IF_ERROR(CheckMembers(
         json, "", {"type", "structures", "triggers"}, {"max_new_tokens"}));
-    return TriggeredTags(json, "structures", "", 0);
+    return TriggeredTags(json, "structures", "", Position());
   }
 
  private:
@@ -65,12 +86,20 @@ class Reader {
     Symbol rest = 0;  // content and end
   };
 
+  // Null counts as absent.
+  static const JsonValue* Member(const JsonValue& object,
+                                 absl::string_view name) {
+    const JsonValue* const value = object.Find(name);
+    return value == nullptr || value->kind == JsonValue::kNull ? nullptr
+                                                               : value;
+  }
+
   // Object members: all of `required`, none but those and `optional`.
   absl::Status CheckMembers(const JsonValue& object, absl::string_view place,
                             std::initializer_list<absl::string_view> required,
                             std::initializer_list<absl::string_view> optional) {
     for (const absl::string_view name : required) {
-      if (object.Find(name) == nullptr) {
+      if (Member(object, name) == nullptr) {
         return Wrong(place, absl::StrCat(name, " is required"));
       }
     }
@@ -79,7 +108,8 @@ class Reader {
       return std::find(names.begin(), names.end(), key) != names.end();
     };
     for (const JsonMember& member : object.members) {
-      if (!has(required, member.key) && !has(optional, member.key)) {
+      if (member.value.kind != JsonValue::kNull && !has(required, member.key) &&
+          !has(optional, member.key)) {
         return Wrong(
             place, absl::StrCat(member.key.substr(0, 64), " is not supported"));
       }
@@ -119,7 +149,7 @@ class Reader {
   // `prefix`: the object's place and a point.
   absl::StatusOr<bool> Flag(const JsonValue& object, absl::string_view member,
                             const std::string& prefix) {
-    const JsonValue* const value = object.Find(member);
+    const JsonValue* const value = Member(object, member);
     if (value == nullptr) return false;
     if (!value->is_bool()) {
       return Wrong(absl::StrCat(prefix, member), "want true or false");
@@ -138,9 +168,9 @@ class Reader {
   }
 
   absl::StatusOr<Symbol> Format(const JsonValue& format,
-                                const std::string& place, bool free,
-                                int depth) {
-    if (depth >= kMaxFormats) {
+                                const std::string& place, Position at) {
+    FORETOKEN_RETURN_IF_ERROR(builder_.status());
+    if (at.depth >= kMaxFormats) {
       return Wrong(place, absl::StrCat("more than ", kMaxFormats,
                                        " formats within each other"));
     }
@@ -150,36 +180,44 @@ class Reader {
     }
     const std::string& type = named->text;
     if (type == "triggered_tags") {
-      if (!free) return FreeTextRefused(place);
+      if (!at.free) return FreeTextRefused(place);
       FORETOKEN_RETURN_IF_ERROR(
           CheckMembers(format, place, {"type", "triggers", "tags"},
-                       {"at_least_one", "stop_after_first"}));
-      return TriggeredTags(format, "tags", absl::StrCat(place, "."), depth);
+                       {"at_least_one", "stop_after_first", "excludes"}));
+      FORETOKEN_RETURN_IF_ERROR(CheckExcludesNothing(format, place));
+      return TriggeredTags(format, "tags", absl::StrCat(place, "."), at);
     }
     if (type == "tags_with_separator") {
-      return TagsWithSeparator(format, place, depth);
+      return TagsWithSeparator(format, place, at.depth);
     }
     if (type == "tag") {
-      FORETOKEN_ASSIGN_OR_RETURN(const Tag tag, ReadTag(format, place, depth));
+      FORETOKEN_ASSIGN_OR_RETURN(const Tag tag,
+                                 ReadTag(format, place, at.depth));
       return builder_.Sequence({builder_.Literal(tag.begin), tag.rest});
     }
     if (type == "sequence" || type == "or") {
-      return Elements(format, type == "or", place, free, depth);
+      return Elements(format, type == "or", place, at);
     }
-    return Leaf(format, type, place, free);
+    return Leaf(format, type, place, at);
   }
 
   // A format without formats in it.
   absl::StatusOr<Symbol> Leaf(const JsonValue& format, const std::string& type,
-                              const std::string& place, bool free) {
+                              const std::string& place, Position at) {
     if (type == "any_text") {
-      FORETOKEN_RETURN_IF_ERROR(CheckMembers(format, place, {"type"}, {}));
-      if (!free) return FreeTextRefused(place);
-      return builder_.Terminal(any_text_);
+      FORETOKEN_RETURN_IF_ERROR(
+          CheckMembers(format, place, {"type"}, {"excludes"}));
+      FORETOKEN_RETURN_IF_ERROR(CheckExcludesNothing(format, place));
+      if (!at.free) return FreeTextRefused(place);
+      return builder_.Terminal(At(at, any_text_));
     }
     if (type == "json_schema") {
       FORETOKEN_RETURN_IF_ERROR(
-          CheckMembers(format, place, {"type", "json_schema"}, {}));
+          CheckMembers(format, place, {"type", "json_schema"}, {"style"}));
+      const JsonValue* const style = Member(format, "style");
+      if (style != nullptr && style->text != "json") {
+        return Wrong(absl::StrCat(place, ".style"), "want json");
+      }
       return Schema(*format.Find("json_schema"),
                     absl::StrCat(place, ".json_schema"));
     }
@@ -212,9 +250,19 @@ class Reader {
                  "any_text");
   }
 
+  // A list of texts that may not appear has to be empty.
+  absl::Status CheckExcludesNothing(const JsonValue& format,
+                                    const std::string& place) {
+    const JsonValue* const excludes = Member(format, "excludes");
+    if (excludes == nullptr ||
+        (excludes->kind == JsonValue::kArray && excludes->items.empty())) {
+      return absl::OkStatus();
+    }
+    return Wrong(place, "excludes is not supported");
+  }
+
   absl::StatusOr<Symbol> Elements(const JsonValue& format, bool one_of_them,
-                                  const std::string& place, bool free,
-                                  int depth) {
+                                  const std::string& place, Position at) {
     FORETOKEN_RETURN_IF_ERROR(
         CheckMembers(format, place, {"type", "elements"}, {}));
     const JsonValue& elements = *format.Find("elements");
@@ -228,7 +276,7 @@ class Reader {
       FORETOKEN_ASSIGN_OR_RETURN(
           const Symbol symbol,
           Format(elements.items[i], absl::StrCat(place, ".elements[", i, "]"),
-                 free, depth + 1));
+                 {at.free, at.first, at.depth + 1}));
       symbols.push_back(symbol);
     }
     return one_of_them ? builder_.Choice(symbols) : builder_.Sequence(symbols);
@@ -237,10 +285,14 @@ class Reader {
   // `tag` with a content, or with a schema, as the older notation has it.
   absl::StatusOr<Tag> ReadTag(const JsonValue& tag, const std::string& place,
                               int depth) {
-    const bool has_schema = tag.Find("schema") != nullptr;
+    const bool has_schema = Member(tag, "schema") != nullptr;
     FORETOKEN_RETURN_IF_ERROR(CheckMembers(
         tag, place, {"begin", has_schema ? "schema" : "content", "end"},
         {"type"}));
+    const JsonValue* const named = Member(tag, "type");
+    if (named != nullptr && named->text != "tag") {
+      return Wrong(absl::StrCat(place, ".type"), "want tag");
+    }
     Tag result;
     FORETOKEN_ASSIGN_OR_RETURN(result.begin, Text(tag, "begin", place));
     const JsonValue& end = *tag.Find("end");
@@ -254,13 +306,17 @@ class Reader {
         absl::StrCat(place, has_schema ? ".schema" : ".content");
     const JsonValue* const type = content.Find("type");
     if (!has_schema && type != nullptr && type->text == "any_text" &&
-        content.members.size() == 1 && !ends[0].empty()) {
+        !ends[0].empty()) {
+      FORETOKEN_RETURN_IF_ERROR(
+          CheckMembers(content, content_place, {"type"}, {"excludes"}));
+      FORETOKEN_RETURN_IF_ERROR(CheckExcludesNothing(content, content_place));
       result.rest = builder_.Terminal(FirstOf(ends, ends));
       return result;
     }
     const auto symbol =
         has_schema ? Schema(content, content_place)
-                   : Format(content, content_place, /*free=*/false, depth + 1);
+                   : Format(content, content_place,
+                            {/*free=*/false, /*first=*/false, depth + 1});
     FORETOKEN_RETURN_IF_ERROR(symbol.status());
     result.rest = builder_.Sequence({*symbol, builder_.Terminal(OneOf(ends))});
     return result;
@@ -282,6 +338,7 @@ class Reader {
           Tag tag,
           ReadTag(tags.items[i], absl::StrCat(prefix, member, "[", i, "]"),
                   depth + 1));
+      FORETOKEN_RETURN_IF_ERROR(builder_.status());
       result.push_back(std::move(tag));
     }
     return result;
@@ -299,7 +356,7 @@ class Reader {
   // `prefix`: of the places within `format`.
   absl::StatusOr<Symbol> TriggeredTags(const JsonValue& format,
                                        absl::string_view member,
-                                       const std::string& prefix, int depth) {
+                                       const std::string& prefix, Position at) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::vector<std::string> triggers,
                                Texts(*format.Find("triggers"), kMaxTriggers,
                                      absl::StrCat(prefix, "triggers")));
@@ -308,23 +365,40 @@ class Reader {
     FORETOKEN_ASSIGN_OR_RETURN(const bool stop_after_first,
                                Flag(format, "stop_after_first", prefix));
     FORETOKEN_ASSIGN_OR_RETURN(const std::vector<Tag> tags,
-                               ReadTags(format, member, prefix, depth));
+                               ReadTags(format, member, prefix, at.depth));
     if (at_least_one && stop_after_first) return OneTag(tags);
     FORETOKEN_ASSIGN_OR_RETURN(
-        const Symbol part,
-        FreeTextAndTag(triggers, tags, absl::StrCat(prefix, member)));
-    const Symbol last = builder_.Terminal(Without(triggers));
-    if (stop_after_first) return builder_.Choice({last, part});
-    const Symbol parts = builder_.Repeat(part, 0, kNoLimit);
-    if (!at_least_one) return builder_.Sequence({parts, last});
-    return builder_.Sequence({OneTag(tags), parts, last});
+        const TagsOfTriggers by_trigger,
+        Sort(triggers, tags, absl::StrCat(prefix, member)));
+    FORETOKEN_ASSIGN_OR_RETURN(
+        const bool overlapping,
+        CheckTriggers(triggers, absl::StrCat(prefix, "triggers")));
+    // Text that may be the beginning of the whole one is narrowed.
+    const auto part = [&](bool first) {
+      const Position here = {at.free, at.first && first, at.depth};
+      return overlapping ? ExactTextAndTag(here, triggers, by_trigger)
+                         : TextAndTag(here, triggers, by_trigger);
+    };
+    const auto rest = [&](bool first) {
+      return builder_.Terminal(
+          At({at.free, at.first && first, at.depth}, Without(triggers)));
+    };
+    if (stop_after_first) return builder_.Choice({rest(true), part(true)});
+    const Symbol further = builder_.Sequence(
+        {builder_.Repeat(part(false), 0, kNoLimit), rest(false)});
+    if (at_least_one) return builder_.Sequence({OneTag(tags), further});
+    if (!at.first || first_text_ == Regexes::kAnything) return further;
+    return builder_.Choice(
+        {rest(true), builder_.Sequence({part(true), further})});
   }
 
-  // Text up to the first trigger, and a tag of this trigger.
-  absl::StatusOr<Symbol> FreeTextAndTag(
-      const std::vector<std::string>& triggers, const std::vector<Tag>& tags,
-      const std::string& place) {
-    std::vector<std::vector<Symbol>> after(triggers.size());
+  // By trigger: what its tags consist of behind it.
+  using TagsOfTriggers = std::vector<std::vector<Symbol>>;
+
+  absl::StatusOr<TagsOfTriggers> Sort(const std::vector<std::string>& triggers,
+                                      const std::vector<Tag>& tags,
+                                      const std::string& place) {
+    TagsOfTriggers behind(triggers.size());
     for (size_t i = 0; i < tags.size(); ++i) {
       const auto begins_with = [&](const std::string& trigger) {
         return absl::StartsWith(tags[i].begin, trigger);
@@ -337,18 +411,62 @@ class Reader {
                      "want a text that starts with one of the triggers, and "
                      "with one only");
       }
-      after[trigger - triggers.begin()].push_back(builder_.Sequence(
+      behind[trigger - triggers.begin()].push_back(builder_.Sequence(
           {builder_.Literal(tags[i].begin.substr(trigger->size())),
            tags[i].rest}));
     }
-    std::vector<Symbol> symbols;
+    return behind;
+  }
+
+  // Whether some of them overlap. InvalidArgument if one contains another,
+  // which would always come first; ResourceExhausted if too many overlap.
+  absl::StatusOr<bool> CheckTriggers(const std::vector<std::string>& triggers,
+                                     const std::string& place) {
+    size_t bytes = 0;
+    bool overlapping = false;
     for (size_t i = 0; i < triggers.size(); ++i) {
-      if (after[i].empty()) continue;
-      symbols.push_back(builder_.Sequence(
-          {builder_.Terminal(FirstOf(triggers, {triggers[i]})),
-           builder_.Choice(after[i])}));
+      bytes += triggers[i].size();
+      for (size_t k = 0; k < triggers.size(); ++k) {
+        if (i != k && absl::StrContains(triggers[i], triggers[k])) {
+          return Wrong(absl::StrCat(place, "[", i, "]"),
+                       "contains another trigger");
+        }
+        overlapping = overlapping || Overlap(triggers[i], triggers[k]);
+      }
     }
-    return builder_.Choice(symbols);
+    if (overlapping &&
+        (triggers.size() > kMaxOverlapping || bytes > kMaxOverlappingBytes)) {
+      return absl::ResourceExhaustedError(absl::StrCat(
+          "structural tag: ", place, ": overlapping triggers, want at most ",
+          kMaxOverlapping, " of ", kMaxOverlappingBytes, " bytes together"));
+    }
+    return overlapping;
+  }
+
+  // Text up to the first trigger, and a tag of this trigger. A trigger that
+  // overlaps with none, itself included, cannot be complete before the one
+  // that begins after the text.
+  Symbol TextAndTag(Position at, const std::vector<std::string>& triggers,
+                    const TagsOfTriggers& behind) {
+    std::vector<Symbol> tags;
+    for (size_t i = 0; i < triggers.size(); ++i) {
+      if (behind[i].empty()) continue;
+      tags.push_back(builder_.Sequence(
+          {builder_.Literal(triggers[i]), builder_.Choice(behind[i])}));
+    }
+    return builder_.Sequence(
+        {builder_.Terminal(At(at, Without(triggers))), builder_.Choice(tags)});
+  }
+  Symbol ExactTextAndTag(Position at, const std::vector<std::string>& triggers,
+                         const TagsOfTriggers& behind) {
+    std::vector<Symbol> parts;
+    for (size_t i = 0; i < triggers.size(); ++i) {
+      if (behind[i].empty()) continue;
+      parts.push_back(builder_.Sequence(
+          {builder_.Terminal(At(at, FirstOf(triggers, {triggers[i]}))),
+           builder_.Choice(behind[i])}));
+    }
+    return builder_.Choice(parts);
   }
 
   absl::StatusOr<Symbol> TagsWithSeparator(const JsonValue& format,
@@ -373,6 +491,11 @@ class Reader {
     list.min = at_least_one ? 1 : 0;
     list.max = stop_after_first ? 1 : kNoLimit;
     return builder_.List(std::move(list));
+  }
+
+  // Free text at this position.
+  Expr At(Position at, Expr text) {
+    return at.first ? regexes_.And(text, first_text_) : text;
   }
 
   Expr OneOf(const std::vector<std::string>& texts) {
@@ -402,17 +525,20 @@ class Reader {
 
   GrammarBuilder& builder_;
   Regexes& regexes_;
+  const Expr first_text_;
   const Expr any_text_;
 };
 
 }  // namespace
 
 absl::StatusOr<Symbol> AddStructuralTag(absl::string_view source,
-                                        GrammarBuilder& builder) {
+                                        GrammarBuilder& builder,
+                                        Expr first_text) {
   const absl::StatusOr<JsonValue> json =
       ParseJsonValue(source, kMaxDepth, kMaxValues);
   if (!json.ok()) return Annotate(json.status(), "structural tag");
-  FORETOKEN_ASSIGN_OR_RETURN(const Symbol whole, Reader(builder).Whole(*json));
+  FORETOKEN_ASSIGN_OR_RETURN(const Symbol whole,
+                             Reader(builder, first_text).Whole(*json));
   FORETOKEN_RETURN_IF_ERROR(builder.status());
   return whole;
 }

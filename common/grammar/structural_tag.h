@@ -19,10 +19,11 @@
 //                        the first tag; stop_after_first (false): nothing after
 //   tags_with_separator  tags, separator, at_least_one, stop_after_first
 //
-// Every trigger that the text contains begins a tag. A tag belongs to the one
-// trigger that its `begin` starts with. any_text as the content of a tag ends
-// where the tag's end first occurs; free text deeper within a tag is refused,
-// since it could run over that end.
+// Null members count as absent. Every trigger that the text contains begins a
+// tag. A tag belongs to the one trigger that its `begin` starts with; no
+// trigger contains another, and at most 16 may overlap. any_text as the content
+// of a tag ends where the tag's end first occurs; free text deeper within a tag
+// is refused, since it could run over that end.
 //
 // Source: the notation is that of XGrammar, arXiv:2411.15100, and its
 // documentation.
@@ -32,15 +33,18 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/grammar/grammar.h"
+#include "common/grammar/regex.h"
 
 namespace foretoken::grammar {
 
 // Adds the rules of `source` and returns the symbol of the whole text. The
 // errors are those of AddJsonSchema, ParseRegex and AddGbnf, and name the
 // place: "structural tag: format.tags[0].content: ...". At most 1,024 tags or
-// elements and 256 triggers in one place, 64 formats within each other.
+// elements and 256 triggers in one place, 64 formats within each other. Free
+// text with which the whole one may begin is of `first_text`.
 absl::StatusOr<Symbol> AddStructuralTag(absl::string_view source,
-                                        GrammarBuilder& builder);
+                                        GrammarBuilder& builder,
+                                        Expr first_text = Regexes::kAnything);
 
 }  // namespace foretoken::grammar
 

@@ -13,9 +13,6 @@
 namespace foretoken::grammar {
 namespace {
 
-// White space beside a tag. Fewer than the reader holds back before a tag.
-constexpr int32_t kMaxSpaces = 16;
-
 Expr Space(Regexes& regexes) {
   ByteSet spaces;
   for (const char c : {' ', '\t', '\n', '\r'}) {
@@ -25,7 +22,7 @@ Expr Space(Regexes& regexes) {
 }
 
 Expr Spaces(Regexes& regexes) {
-  return regexes.Repeat(Space(regexes), 0, kMaxSpaces);
+  return regexes.Repeat(Space(regexes), 0, kMaxThinkingSpaces);
 }
 
 Expr TagLiteral(const Thinking::Tag& tag, Regexes& regexes) {
@@ -43,18 +40,17 @@ Expr Thoughts(const Thinking& thinking, Regexes& regexes) {
                                    Regexes::kAnything}))});
   const Expr closed = regexes.Concat(text, TagLiteral(thinking.close, regexes));
   if (thinking.opened) return closed;
-  return regexes.Concat(
-      {Spaces(regexes), TagLiteral(thinking.open, regexes), closed});
+  return regexes.Concat(TagLiteral(thinking.open, regexes), closed);
 }
 
 absl::Status CheckTag(absl::string_view name, absl::string_view text) {
   if (!text.empty() && text.size() <= Thinking::kMaxTagBytes &&
-      IsValidUtf8(text)) {
+      IsValidUtf8(text) && text.find(text[0], 1) == absl::string_view::npos) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
       absl::StrCat("thinking: ", name, ": want 1..", Thinking::kMaxTagBytes,
-                   " bytes of UTF-8"));
+                   " bytes of UTF-8, the first of them once"));
 }
 
 }  // namespace
@@ -70,6 +66,17 @@ Expr NotThinking(const Thinking& thinking, Regexes& regexes) {
   return regexes.Not(regexes.Concat({regexes.Star(Space(regexes)),
                                      regexes.Literal(thinking.open.text),
                                      Regexes::kAnything}));
+}
+
+Expr NeverThinking(const Thinking& thinking, Regexes& regexes) {
+  std::vector<Expr> beginnings;
+  for (size_t size = 1; size < thinking.open.text.size(); ++size) {
+    beginnings.push_back(
+        regexes.Literal(absl::string_view(thinking.open.text).substr(0, size)));
+  }
+  return regexes.And(NotThinking(thinking, regexes),
+                     regexes.Not(regexes.Concat(regexes.Star(Space(regexes)),
+                                                regexes.Or(beginnings))));
 }
 
 Symbol AddThinkingBefore(const Thinking& thinking, Symbol text,

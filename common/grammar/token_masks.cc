@@ -59,7 +59,8 @@ absl::Status TokenMasks::Compute(Automaton::State state, int64_t max_work,
       i = node.skip;
     } else if (node.skip - i >= kWorthSkipping &&
                (next == path_[node.depth] || node.depth == 0) &&
-               automaton_.StaysOn(next, slice.rest.groups_below(i))) {
+               automaton_.StaysOn(next, slice.rest.groups_below(i),
+                                  last_work)) {
       for (const TokenId token : slice.rest.tokens_from(i)) {
         SetToken(mask, token);
       }

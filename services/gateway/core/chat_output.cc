@@ -37,16 +37,15 @@ ChatSplitter::ChatSplitter(const ApiRequest& request,
                 !request.generation.constraint.empty())),
       drops_reasoning_(request.reasoning == ReasoningPlace::kNowhere) {
   if (!request.with_tools && !thinks_) return;
-  const Constraint::Kind kind = request.generation.constraint.kind;
   ChatAnswerOptions reading;
   if (!request.tool_rules.empty()) {
     reading.fences = ToolCallParser::Fences::kIgnored;
   }
   reading.reads_thinking = thinks_;
-  reading.thinking = {.opened = request.thinking == ThinkingStage::kInside,
-                      .verbatim = request.reasoning == ReasoningPlace::kContent,
-                      .keeps_space = kind == Constraint::Kind::kGrammar ||
-                                     kind == Constraint::Kind::kStructuralTag};
+  reading.thinking = {
+      .opened = request.thinking == ThinkingStage::kInside,
+      .verbatim = request.reasoning == ReasoningPlace::kContent,
+      .keeps_space = KeepsSpaceAfterThinking(request.generation.constraint)};
   // Ids of calls differ between answers and choices. Without tools the request
   // has no names of any.
   answer_.emplace(*options.chat, request.tool_names,

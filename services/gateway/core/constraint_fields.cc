@@ -167,19 +167,25 @@ void ReadStructuredOutputs(absl::string_view text, RequestFields& fields,
   const Json* const value = fields.Find(kField);
   if (value == nullptr) return;
   RequestFields inner(*value, kField);
+  const bool other = !request.generation.constraint.empty();
   ConstraintReader reader(RawMember(text, kField), inner, request);
   reader.Schema("json");
   reader.Text("regex", Kind::kRegex);
   reader.Choice("choice");
   reader.Text("grammar", Kind::kGrammar);
   reader.Text("structural_tag", Kind::kStructuralTag);
+  // Under a schema objects are written with ", " and ": " in any case.
+  const bool compact = inner.Bool("disable_any_whitespace", false);
   if (inner.Bool("json_object", false)) {
-    reader.Set("json_object", Kind::kJsonObject, "");
+    if (compact) {
+      reader.Set("json_object", Kind::kJsonSchema, R"({"type": "object"})");
+    } else {
+      reader.Set("json_object", Kind::kJsonObject, "");
+    }
   }
-  // Objects are written with ", " and ": " in any case.
-  inner.Bool("disable_any_whitespace", false);
   inner.Refuse("disable_additional_properties", {false});
-  if (inner.error().ok() && value->is_object() && value->empty()) {
+  // A second constraint is an error already.
+  if (inner.error().ok() && (other || request.generation.constraint.empty())) {
     inner.Fail(FieldError(
         kField,
         "want json, regex, choice, grammar, json_object or structural_tag",
@@ -199,8 +205,7 @@ void ReadConstraintFields(absl::string_view text, RequestFields& fields,
   reader.Text("guided_regex", Kind::kRegex);
   reader.Choice("guided_choice");
   reader.Text("guided_grammar", Kind::kGrammar);
-  // There is one backend: which one a client would have chosen says nothing of
-  // the text.
+  // There is one backend, and none of them changes what is allowed.
   fields.Text("guided_decoding_backend", kMaxNameBytes);
   reader.Text("regex", Kind::kRegex);
   reader.Text("ebnf", Kind::kGrammar);

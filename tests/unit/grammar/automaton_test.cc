@@ -4,6 +4,7 @@
 #include <bitset>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <random>
 #include <regex>
@@ -799,6 +800,7 @@ TEST(AutomatonTest, PlainCharactersAreThoseThatMayFollowWhateverTheyAre) {
 }
 
 TEST(AutomatonTest, AStateStaysOnTheCharactersThatItDoesNotTellApart) {
+  constexpr int64_t kAnyWork = std::numeric_limits<int64_t>::max();
   const auto groups_of = [](absl::string_view text) {
     return GroupsToTheEnd(text).front();
   };
@@ -812,21 +814,30 @@ TEST(AutomatonTest, AStateStaysOnTheCharactersThatItDoesNotTellApart) {
        b.Terminal(r.And(
            r.Star(AnyCodePoint(TextForm::kUtf8, r)),
            r.Not(r.Concat({Regexes::kAnything, wrong, Regexes::kAnything}))))});
-  Automaton automaton = Built(b, root);
+  auto built = std::move(b).Build(root);
+  FORETOKEN_ASSERT_OK(built);
+  const auto grammar = std::make_shared<const Grammar>(*std::move(built));
+  Automaton automaton(grammar);
   const Automaton::State start = automaton.start();
   const Automaton::State inside = automaton.Step(start, '<');
   for (const char* stays :
        {"", "a", "abcXYZ \n\"", "\xC3\xA9", "\xF0\x9F\x98\x80", "a\xC3",
         "\xF0\x9F", "\xEE\x80\x80!"}) {
-    EXPECT_TRUE(automaton.StaysOn(inside, groups_of(stays))) << stays;
+    EXPECT_TRUE(automaton.StaysOn(inside, groups_of(stays), kAnyWork)) << stays;
   }
   // The euro sign is of the form of all from U+1000 to U+CFFF.
   for (const char* leaves : {"/", "a/b", "7", "0", "\xE2\x82\xAC",
                              "\xE4\xB8\xAD", "\xA9", "\xC0\x80", "a\xFF"}) {
-    EXPECT_FALSE(automaton.StaysOn(inside, groups_of(leaves))) << leaves;
+    EXPECT_FALSE(automaton.StaysOn(inside, groups_of(leaves), kAnyWork))
+        << leaves;
   }
-  EXPECT_FALSE(automaton.StaysOn(start, groups_of("<")));
-  EXPECT_FALSE(automaton.StaysOn(Automaton::kDead, kNoCharacters));
+  EXPECT_FALSE(automaton.StaysOn(start, groups_of("<"), kAnyWork));
+  EXPECT_FALSE(automaton.StaysOn(Automaton::kDead, kNoCharacters, kAnyWork));
+  // Without time for what is not known yet.
+  Automaton other(grammar);
+  const Automaton::State there = other.Step(other.start(), '<');
+  EXPECT_FALSE(other.StaysOn(there, groups_of("a"), other.work() - 1));
+  EXPECT_TRUE(other.StaysOn(there, groups_of("a"), kAnyWork));
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
 #include "common/grammar/structural_tag.h"
 
 #include <memory>
+#include <random>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/grammar/automaton.h"
 #include "common/grammar/compile.h"
 #include "gmock/gmock.h"
@@ -149,6 +151,65 @@ TEST(StructuralTagTest, TagsMayHaveASeparator) {
               {"<1>, <2>"});
 }
 
+// As XGrammar's own classes write them.
+TEST(StructuralTagTest, MembersThatAskForNothingAreTaken) {
+  ExpectTexts(R"({"type": "structural_tag", "format": {"type": "tag",
+      "begin": "<", "end": ">", "content": {"type": "json_schema",
+      "json_schema": {"enum": [1]}, "style": "json"}}, "triggers": null})",
+              {"<1>"}, {"<2>", "<1"});
+  ExpectTexts(Format(R"({"type": "triggered_tags", "triggers": ["<"], "tags": [
+      {"type": "tag", "begin": "<", "end": ">", "content":
+         {"type": "any_text", "excludes": []}}],
+      "excludes": [], "at_least_one": null, "stop_after_first": null})"),
+              {"", "a<b>"}, {"<"});
+}
+
+std::string ManyTriggers(int count, size_t size, bool overlapping) {
+  std::minstd_rand random(5);
+  std::vector<std::string> triggers, tags;
+  for (int i = 0; i < count; ++i) {
+    std::string name = overlapping ? "ab" : "<";
+    while (name.size() < size) {
+      name += static_cast<char>('a' + random() % 26);
+    }
+    absl::StrAppend(&name, i, overlapping ? "a" : "=");
+    tags.push_back(absl::StrCat(R"({"begin": ")", name,
+                                R"(", "end": ">", "content":
+           {"type": "const_string", "value": ")",
+                                i, R"("}})"));
+    triggers.push_back(absl::StrCat("\"", name, "\""));
+  }
+  return Format(absl::StrCat(R"({"type": "triggered_tags", "triggers": [)",
+                             absl::StrJoin(triggers, ", "), R"(], "tags": [)",
+                             absl::StrJoin(tags, ", "), "]}"));
+}
+
+TEST(StructuralTagTest, ManyTriggersAreAsExactAsOne) {
+  const auto grammar = Compiled(ManyTriggers(256, 40, false));
+  FORETOKEN_ASSERT_OK(grammar);
+  Automaton automaton(*grammar);
+  std::minstd_rand random(5);
+  for (int i = 0; i < 256; ++i) {
+    std::string name = "<";
+    while (name.size() < 40) name += static_cast<char>('a' + random() % 26);
+    absl::StrAppend(&name, i, "=");
+    EXPECT_TRUE(automaton.Matches(absl::StrCat("a<b ", name, i, "> c")));
+    EXPECT_FALSE(automaton.Matches(absl::StrCat(name, i + 1, ">")));
+    EXPECT_FALSE(automaton.Matches(name));
+  }
+}
+
+TEST(StructuralTagTest, FewTriggersMayOverlap) {
+  FORETOKEN_EXPECT_OK(Compiled(ManyTriggers(16, 10, true)));
+  EXPECT_THAT(Compiled(ManyTriggers(17, 10, true)),
+              StatusIs(absl::StatusCode::kResourceExhausted,
+                       HasSubstr("format.triggers: overlapping triggers, want "
+                                 "at most 16 of 1024 bytes")));
+  EXPECT_THAT(
+      Compiled(ManyTriggers(10, 200, true)),
+      StatusIs(absl::StatusCode::kResourceExhausted, HasSubstr("overlapping")));
+}
+
 TEST(StructuralTagTest, WhatIsNotATagIsRefusedByItsPlace) {
   const std::string deep = [] {
     std::string format = R"({"type": "any_text"})";
@@ -208,6 +269,15 @@ TEST(StructuralTagTest, WhatIsNotATagIsRefusedByItsPlace) {
       {Format(R"({"type": "triggered_tags", "triggers": ["a"], "tags": [
           {"begin": "a", "end": [], "content": {"type": "any_text"}}]})"),
        "format.tags[0].end: want an array"},
+      {Format(R"({"type": "triggered_tags", "triggers": ["a", "bab"], "tags": [
+          {"begin": "a", "end": ".", "content": {"type": "any_text"}}]})"),
+       "format.triggers[1]: contains another trigger"},
+      {Format(R"({"type": "triggered_tags", "triggers": ["a"], "tags": [
+          {"type": "regex", "begin": "a", "end": ".", "content":
+             {"type": "any_text"}}]})"),
+       "format.tags[0].type: want tag"},
+      {Format(R"({"type": "json_schema", "json_schema": {}, "style": "xml"})"),
+       "format.style: want json"},
       {TriggeredTags(R"(, "at_least_one": 1)"),
        "format.at_least_one: want true or false"},
       {Format(deep), "more than 64 formats within each other"}};

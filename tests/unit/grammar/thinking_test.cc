@@ -52,16 +52,17 @@ bool Accepts(const Constraint& constraint, absl::string_view text) {
 TEST(ThinkingTest, AnAnswerMayThinkFirst) {
   const Constraint constraint = Constrained(Kind::kJsonSchema, kDigit, false);
   for (const std::string& text : std::vector<std::string>{
-           "1", "<think></think>2", " \n<think>\nI see.\n</think>\n\n1",
+           "1", "<think></think>2", "<think>\nI see.\n</think>\n\n1",
            "<think><think> 1 </thin \u00e9 </think>1",
            absl::StrCat("<think>", std::string(5000, 'a'), "</think>2")}) {
     EXPECT_TRUE(Accepts(constraint, text)) << text;
   }
   for (const std::string& text : std::vector<std::string>{
-           "", "3", "<think>", "<think>1", "<think>1</think>",
-           "<think>1</think>3", "1</think>1", "a<think></think>1",
-           "<think></think>1</think>1", "<think></think><think></think>1",
-           "<think>\xFF</think>1", "<think>\xC3</think>1",
+           "", "3", "\n<think></think>1", "\n1", "<think>", "<think>1",
+           "<think>1</think>", "<think>1</think>3", "1</think>1",
+           "a<think></think>1", "<think></think>1</think>1",
+           "<think></think><think></think>1", "<think>\xFF</think>1",
+           "<think>\xC3</think>1",
            absl::StrCat("<think></think>", std::string(99, '\n'), "1")}) {
     EXPECT_FALSE(Accepts(constraint, text)) << text;
   }
@@ -97,11 +98,54 @@ TEST(ThinkingTest, ExpressionsAreNarrowedToWhatTheReaderLeaves) {
   EXPECT_FALSE(Accepts(spaced, "<think></think> yes"));
   EXPECT_THAT(Compile(Constrained(Kind::kRegex, " yes", true)),
               StatusIs(kInvalid, HasSubstr("unsatisfiable")));
-  const Constraint choice =
-      Constrained(Kind::kChoice, "", true, {"yes", " yes", "no"});
+  const Constraint choice = Constrained(Kind::kChoice, "", true, {"yes", "no"});
   EXPECT_TRUE(Accepts(choice, "a</think>\nno"));
-  EXPECT_TRUE(Accepts(choice, "a</think> yes"));
   EXPECT_FALSE(Accepts(choice, "no"));
+}
+
+TEST(ThinkingTest, ChoicesThatBeginWithWhiteSpaceKeepIt) {
+  for (const bool opened : {false, true}) {
+    const Constraint choice =
+        Constrained(Kind::kChoice, "", opened, {" yes", "no", "<think>"});
+    EXPECT_TRUE(KeepsSpaceAfterThinking(choice));
+    EXPECT_EQ(Accepts(choice, " yes"), !opened);
+    EXPECT_FALSE(Accepts(choice, "<think>"));
+    for (const char* text : {" yes", "no"}) {
+      EXPECT_TRUE(Accepts(
+          choice, absl::StrCat(opened ? "" : "<think>", "a</think>", text)));
+      EXPECT_FALSE(Accepts(
+          choice, absl::StrCat(opened ? "" : "<think>", "a</think>\n", text)));
+    }
+  }
+}
+
+// The reader would take the text for thinking.
+TEST(ThinkingTest, FreeTextBeforeATagDoesNotBeginWithTheOpeningTag) {
+  const auto tagged = [](const char* format) {
+    return Constrained(
+        Kind::kStructuralTag,
+        absl::StrCat(R"({"type": "structural_tag", "format": )", format, "}"),
+        false);
+  };
+  const Constraint triggered = tagged(R"({"type": "triggered_tags",
+      "triggers": ["<f="], "tags": [{"begin": "<f=a>", "end": "</f>",
+      "content": {"type": "const_string", "value": "1"}}]})");
+  for (const std::string text :
+       {"", "a", "<f=a>1</f>", "a <f=a>1</f> <think>", "<f=a>1</f><think>",
+        "<think>a</think>", "<think> <f=</think>b<f=a>1</f>"}) {
+    EXPECT_TRUE(Accepts(triggered, text)) << text;
+  }
+  for (const std::string text : {"<think>a", " <think>", "<think>a<f=a>1</f>",
+                                 "<thi", "<think>a</think><f="}) {
+    EXPECT_FALSE(Accepts(triggered, text)) << text;
+  }
+  const Constraint sequence = tagged(R"({"type": "sequence", "elements": [
+      {"type": "any_text"}, {"type": "const_string", "value": "nk>"},
+      {"type": "any_text"}]})");
+  EXPECT_TRUE(Accepts(sequence, "ank>"));
+  EXPECT_TRUE(Accepts(sequence, "<think></think>nk>"));
+  EXPECT_FALSE(Accepts(sequence, "<think>"));
+  EXPECT_FALSE(Accepts(sequence, "<think>nk>a"));
 }
 
 TEST(ThinkingTest, TextsOfGrammarsKeepTheirWhiteSpace) {
@@ -163,8 +207,8 @@ TEST(ThinkingTest, TagsMayBeSpecialTokensAlone) {
     }
     return tokens;
   };
-  EXPECT_THAT(allowed(), ElementsAre(0, 5, open));
-  text.Append({5, open});
+  EXPECT_THAT(allowed(), ElementsAre(0, open));
+  text.Append({open});
   // No text spells the closing tag, and the end needs it.
   EXPECT_THAT(allowed(), ElementsAre(0, 1, 3, 4, 5, close));
   text.Append({0, 3});
@@ -183,11 +227,15 @@ TEST(ThinkingTest, TagsThatAreWrongAreRefused) {
   constraint.thinking.opened = false;
   EXPECT_THAT(Compile(constraint), StatusIs(kInvalid, HasSubstr("open: want")));
   constraint.thinking = Tags(true);
-  constraint.thinking.close.text = std::string(Thinking::kMaxTagBytes, 'a');
+  constraint.thinking.close.text =
+      "b" + std::string(Thinking::kMaxTagBytes - 1, 'a');
   FORETOKEN_EXPECT_OK(Compile(constraint));
   constraint.thinking.close.text += 'a';
   EXPECT_THAT(Compile(constraint),
               StatusIs(kInvalid, HasSubstr("close: want")));
+  constraint.thinking.close.text = "aba";
+  EXPECT_THAT(Compile(constraint),
+              StatusIs(kInvalid, HasSubstr("the first of them once")));
   constraint.thinking.close.text = "\xFF";
   EXPECT_THAT(Compile(constraint),
               StatusIs(kInvalid, HasSubstr("close: want")));

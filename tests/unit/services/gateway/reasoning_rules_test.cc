@@ -210,6 +210,9 @@ TEST(ReasoningRulesTest, EveryAnswerThatIsAllowedIsReadBack) {
       R"(, "guided_regex": "\\s{0,4}([a-c]{1,3}|<thi)\\s{0,4}")",
       R"(, "guided_choice": ["yes", " no", "<think>"])",
       R"(, "guided_grammar": "root ::= [ \\n]? \"ok\" [ \\n]?")",
+      R"(, "response_format": {"type": "structural_tag", "triggers": ["<f="],
+           "structures": [{"begin": "<f=a>", "end": "</f>",
+                           "schema": {"enum": [1]}}]})",
       kRequiredCall};
   for (const bool special : {false, true}) {
     const auto chat = MakeChat(special);
