@@ -32,12 +32,9 @@ ThinkingStage StageAfter(absl::Span<const PromptSpan> prompt,
   const absl::string_view tail =
       absl::StripTrailingAsciiWhitespace(prompt.back().text);
   if (absl::EndsWith(tail, tags.close)) return ThinkingStage::kOver;
-  const size_t opened = tail.rfind(tags.open);
-  if (opened == absl::string_view::npos) return ThinkingStage::kBefore;
-  const size_t closed = tail.rfind(tags.close);
-  return closed == absl::string_view::npos || closed < opened
-             ? ThinkingStage::kInside
-             : ThinkingStage::kBefore;
+  // Elsewhere the tag is a mention: "Put your reasoning in <think> tags."
+  return absl::EndsWith(tail, tags.open) ? ThinkingStage::kInside
+                                         : ThinkingStage::kBefore;
 }
 
 }  // namespace foretoken

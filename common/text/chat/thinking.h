@@ -27,13 +27,13 @@ std::optional<ThinkingTags> ThinkingTagsOf(absl::string_view chat_template);
 // How far the thinking is as an answer begins.
 enum class ThinkingStage : uint8_t {
   kBefore,  // the model may think
-  kInside,  // the prompt ends within opened tags
+  kInside,  // the prompt ends in the opening tag
   kOver,    // the prompt ends in the closing tag: templates that are told not
             // to think write it
 };
 
 // Only text that the template wrote after all text of the request is looked
-// at.
+// at; white space at its end does not count.
 ThinkingStage StageAfter(absl::Span<const PromptSpan> prompt,
                          const ThinkingTags& tags);
 

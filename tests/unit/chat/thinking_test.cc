@@ -132,6 +132,23 @@ TEST(ThinkingTest, TextOfARequestNeitherOpensNorClosesIt) {
                      R"([{"role": "user", "content": "<"}])"));
 }
 
+TEST(ThinkingTest, AMentionOfTheTagDoesNotOpenIt) {
+  // With no text of the request in it, the whole prompt is the template's.
+  for (const char* asked :
+       {"Put your reasoning in <think> tags.",
+        "Put your reasoning between <think> and </think>."}) {
+    EXPECT_EQ(
+        StageOf(absl::StrCat(asked, "<|assistant|>\n{# </think> #}"), kHello),
+        ThinkingStage::kBefore)
+        << asked;
+    EXPECT_EQ(
+        StageOf(absl::StrCat(asked, "<|assistant|><think> \n\n{# </think> #}"),
+                kHello),
+        ThinkingStage::kInside)
+        << asked;
+  }
+}
+
 TEST(ThinkingTest, ReasoningOfEarlierAnswersReachesTheTemplate) {
   const auto chat = MakeChat(GoldenTemplate("qwen3"));
   ChatRequest request;
