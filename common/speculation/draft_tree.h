@@ -4,7 +4,7 @@
 // Node i holds one draft token and a parent index. Parents should precede
 // children, and equal siblings be one node, but the type promises nothing: the
 // trees of other processes are checked as they arrive (rpc::ReadDraft), and a
-// round cuts its drafts to what it can use (tree_merger.h). A tree that is
+// round checks all of its drafts (KeepUsable, tree_merger.h). A tree that is
 // known to be whole is a TokenTree.
 //
 // All arrays are [size]. Thread-compatible.

@@ -442,12 +442,14 @@ void RoundDrafting::CollectFrom(int source) {
   if (report_[source].outcome == DraftOutcome::kNotAsked) return;
   SourceDraft& draft = drafts_[source];
   const absl::Time before = options_.clock();
-  const DraftOutcome outcome =
-      sources_[source]->Collect(deadlines_[source], draft);
-  if (outcome == DraftOutcome::kAnswered) {
-    KeepUsable(vocab_size_, max_depth_, options_.limits.max_draft_nodes,
-               draft.tree);
-    KeepUsable(vocab_size_, max_depth_, options_.limits.max_rows, draft.window);
+  DraftOutcome outcome = sources_[source]->Collect(deadlines_[source], draft);
+  if (outcome == DraftOutcome::kAnswered &&
+      (!KeepUsable(vocab_size_, max_depth_, options_.limits.max_draft_nodes,
+                   draft.tree) ||
+       !KeepUsable(vocab_size_, max_depth_, options_.limits.max_rows,
+                   draft.window))) {
+    draft.Clear();
+    outcome = DraftOutcome::kBroken;
   }
   if (constraint_ != nullptr && draft.tree.size() > 0) {
     DropForbidden(*constraint_, draft.tree);

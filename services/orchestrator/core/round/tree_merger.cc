@@ -6,9 +6,29 @@
 #include "common/base/token_range.h"
 
 namespace foretoken::orchestrator {
+namespace {
 
-void KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
+bool IsTree(const DraftTree& tree) {
+  const size_t size = tree.tokens.size();
+  if (tree.parents.size() != size || tree.probs.size() != size ||
+      (!tree.parts.empty() && tree.parts.size() != size)) {
+    return false;
+  }
+  for (size_t i = 0; i < size; ++i) {
+    const int32_t parent = tree.parents[i];
+    if (parent < kRootParent || parent >= static_cast<int64_t>(i)) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
                 DraftTree& tree) {
+  if (!IsTree(tree)) {
+    tree.Clear();
+    return false;
+  }
   // New index (-1: dropped) and depth of every node seen so far.
   std::vector<int32_t> kept(tree.size(), -1);
   std::vector<int64_t> depth(tree.size(), 0);
@@ -32,6 +52,7 @@ void KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
   tree.parents.resize(size);
   tree.probs.resize(size);
   if (!tree.parts.empty()) tree.parts.resize(size);
+  return true;
 }
 
 TokenTree TreeMerger::Merge(absl::Span<const Answer> answers,

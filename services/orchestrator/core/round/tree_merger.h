@@ -18,10 +18,11 @@ namespace foretoken::orchestrator {
 
 // Drops every node outside the vocabulary or deeper than `max_depth` with its
 // descendants, and all beyond the first `max_nodes`; estimates outside 0..1
-// become 0. `tree` must be valid (parents precede children, arrays are of equal
-// length): those of other processes are checked as they arrive
-// (rpc::ReadDraft).
-void KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
+// become 0. False for an invalid tree (a parent that does not precede its
+// child, arrays of different lengths), which is emptied: drafters in this
+// process promise no more than services do, and a wrong one may cost speed
+// only.
+bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
                 DraftTree& tree);
 
 class TreeMerger {

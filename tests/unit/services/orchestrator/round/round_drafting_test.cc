@@ -139,10 +139,10 @@ TEST_F(RoundDraftingTest, AllAreAskedAndWhatCameIsMerged) {
 TEST_F(RoundDraftingTest, WhoHasNoDraftIsReportedAndTheRestGoesOn) {
   Script late = Says(DrafterId::kDraftModel, {{8, 0.9f}});
   late.outcome = DraftOutcome::kLate;
-  Script broken = Says(DrafterId::kCrest, {{8, 0.9f}});
-  broken.outcome = DraftOutcome::kBroken;
+  Script garbage = Says(DrafterId::kCrest, {{8, 0.9f}});
+  garbage.draft.tree.parents[0] = 3;
   Script good = Says(DrafterId::kFused, {{5, 0.1f}, {-4, 0.1f}});
-  Make({&late, &broken, &good});
+  Make({&late, &garbage, &good});
   Commit({4});
   EXPECT_THAT(drafting_->Draft().tokens(), ElementsAre(5));
   EXPECT_EQ(drafting_->report()[0].outcome, DraftOutcome::kLate);

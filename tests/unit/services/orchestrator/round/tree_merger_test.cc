@@ -38,21 +38,43 @@ TEST(KeepUsableTest, NodesOutsideTheVocabularyOrTooDeepTakeTheirSubtreeAlong) {
                                     : DrafterId::kFusedRequest);
   }
   DraftTree none = draft;
-  KeepUsable(kVocab, 2, 64, draft);
+  EXPECT_TRUE(KeepUsable(kVocab, 2, 64, draft));
   EXPECT_THAT(draft.tokens, ElementsAre(1, 3, 5));
   EXPECT_THAT(draft.parents, ElementsAre(-1, 0, -1));
   EXPECT_THAT(draft.probs, ElementsAre(0.9f, 0.8f, 0.0f));
   EXPECT_THAT(draft.parts,
               ElementsAre(DrafterId::kFusedRequest, DrafterId::kFusedPrior,
                           DrafterId::kFusedRequest));
-  KeepUsable(kVocab, 0, 64, none);
+  EXPECT_TRUE(KeepUsable(kVocab, 0, 64, none));
   EXPECT_THAT(none.tokens, IsEmpty());
+}
+
+TEST(KeepUsableTest, AnInvalidTreeIsEmptied) {
+  DraftTree forward;
+  forward.Add(1, -1, 0.9f);
+  forward.Add(2, 5, 0.9f);
+  EXPECT_FALSE(KeepUsable(kVocab, 9, 64, forward));
+  EXPECT_THAT(forward.tokens, IsEmpty());
+  DraftTree itself;
+  itself.Add(1, 0, 0.9f);
+  EXPECT_FALSE(KeepUsable(kVocab, 9, 64, itself));
+  DraftTree below;
+  below.Add(1, -2, 0.9f);
+  EXPECT_FALSE(KeepUsable(kVocab, 9, 64, below));
+  DraftTree ragged;
+  ragged.Add(1, -1, 0.9f);
+  ragged.probs.clear();
+  EXPECT_FALSE(KeepUsable(kVocab, 9, 64, ragged));
+  DraftTree parts;
+  parts.Add(1, -1, 0.9f);
+  parts.parts = {DrafterId::kFusedPrior, DrafterId::kFusedRequest};
+  EXPECT_FALSE(KeepUsable(kVocab, 9, 64, parts));
 }
 
 TEST(KeepUsableTest, AMillionNodesAreCutToTheFirst) {
   DraftTree draft;
   for (int i = 0; i < 1000000; ++i) draft.Add(i % kVocab, i - 1, 0.5f);
-  KeepUsable(kVocab, 1 << 20, 64, draft);
+  EXPECT_TRUE(KeepUsable(kVocab, 1 << 20, 64, draft));
   EXPECT_EQ(draft.size(), 64);
 }
 
