@@ -92,6 +92,9 @@ class DraftListener {
   virtual void OnAnswer(DraftAnswer answer) = 0;
   // The session has ended with this error; the last event.
   virtual void OnFailed(absl::Status status) = 0;
+  // Whether further events are dropped because the caller has gone. It may
+  // have gone a while before it can close the session.
+  virtual bool gone() const { return false; }
 };
 
 // Owned by one thread at a time. Destruction does not block: the session closes

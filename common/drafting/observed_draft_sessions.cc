@@ -16,22 +16,25 @@ class ObservedDraftSessions::Listener final : public DraftListener {
         closed_(std::move(closed)) {}
 
   void OnAnswer(DraftAnswer answer) override {
-    if (!*closed_) observer_.OnAnswer(answer);
+    if (observed()) observer_.OnAnswer(answer);
     listener_->OnAnswer(std::move(answer));
   }
   void OnFailed(absl::Status status) override {
-    if (!*closed_) observer_.OnFailed(status.code());
+    if (observed()) observer_.OnFailed(status.code());
     listener_->OnFailed(std::move(status));
   }
+  bool gone() const override { return listener_->gone(); }
 
  private:
+  bool observed() const { return !*closed_ && !listener_->gone(); }
+
   DraftObserver& observer_;
   const std::shared_ptr<DraftListener> listener_;
   const std::shared_ptr<std::atomic<bool>> closed_;
 };
 
-// Shares only the flag with its listener: the session must be the one to
-// release that.
+// Shares only the flag with its listener and holds no reference to it: that is
+// destroyed when the service's session releases it.
 class ObservedDraftSessions::Session final : public DraftSession {
  public:
   Session(std::unique_ptr<DraftSession> session,
@@ -49,10 +52,12 @@ class ObservedDraftSessions::Session final : public DraftSession {
 absl::StatusOr<std::unique_ptr<DraftSession>> ObservedDraftSessions::Open(
     DraftOpen open, std::shared_ptr<DraftListener> listener) {
   auto closed = std::make_shared<std::atomic<bool>>(false);
-  auto session = sessions_.Open(
-      std::move(open),
-      std::make_shared<Listener>(observer_, std::move(listener), closed));
-  if (!session.ok()) observer_.OnFailed(session.status().code());
+  const auto observed =
+      std::make_shared<Listener>(observer_, std::move(listener), closed);
+  auto session = sessions_.Open(std::move(open), observed);
+  if (!session.ok() && !observed->gone()) {
+    observer_.OnFailed(session.status().code());
+  }
   FORETOKEN_RETURN_IF_ERROR(session.status());
   return std::make_unique<Session>(*std::move(session), std::move(closed));
 }

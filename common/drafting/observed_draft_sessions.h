@@ -29,8 +29,9 @@ class ObservedDraftSessions final : public DraftSessions {
   ObservedDraftSessions(DraftSessions& sessions, DraftObserver& observer)
       : sessions_(sessions), observer_(observer) {}
 
-  // Events of a session that its caller has closed are delivered, but not
-  // observed.
+  // Events of a session whose caller has closed it or has gone
+  // (DraftListener::gone) are delivered, but not observed, and neither is a
+  // refusal that finds the caller gone.
   absl::StatusOr<std::unique_ptr<DraftSession>> Open(
       DraftOpen open, std::shared_ptr<DraftListener> listener) override;
 

@@ -1,5 +1,6 @@
 #include "common/rpc/draft_stream.h"
 
+#include <atomic>
 #include <memory>
 #include <utility>
 
@@ -30,6 +31,7 @@ class DraftStreams::Stream final
     void OnFailed(absl::Status status) override {
       stream_.OnSessionFailed(status);
     }
+    bool gone() const override { return stream_.closed_; }
 
    private:
     Stream& stream_;
@@ -57,6 +59,8 @@ class DraftStreams::Stream final
   }
   void OnClosed(const absl::Status&) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // At once, though a message under way puts off the end of the session.
+    closed_ = true;
     if (!handling_) CloseSession();
   }
   // Reads the next message once the answer to a round has been sent.
@@ -155,6 +159,7 @@ class DraftStreams::Stream final
   DraftStreams& owner_;
   std::unique_ptr<DraftSession> session_;
   bool refused_ = false;  // the service has opened no session
+  std::atomic<bool> closed_{false};  // the stream has ended
   // Scratch; its memory is kept from round to round.
   v1::DraftResponse response_ ABSL_GUARDED_BY(mu_);
   std::string request_id_ ABSL_GUARDED_BY(mu_);

@@ -20,7 +20,7 @@ class DraftMetrics final : public rpc::StreamObserver, public DraftObserver {
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
-  // Both observers report errors, each of them those that the other does not.
+  // A stream error is reported by one of the two observers, never both.
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
  private:

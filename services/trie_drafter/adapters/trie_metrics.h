@@ -24,7 +24,7 @@ class TrieMetrics final : public rpc::StreamObserver,
 
   void OnStreams(int open) override { streams_.Set(open); }
   void OnAnswer(const DraftAnswer& answer) override;
-  // Both observers report errors, each of them those that the other does not.
+  // A stream error is reported by one of the two observers, never both.
   void OnFailed(absl::StatusCode code) override { failed_.Increment(code); }
 
   void OnSessions(int64_t open, int64_t bytes) override;

@@ -8,6 +8,7 @@
 #include "common/drafting/observed_draft_sessions.h"
 #include "tests/integration/trie_drafter/draft_client.h"
 #include "tests/support/eventually.h"
+#include "tests/support/gate.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::testing {
@@ -31,6 +32,7 @@ class ScriptedSessions final : public DraftSessions {
   std::atomic<int> in_round_{0};
   std::atomic<bool> blocked_{false};
   std::atomic<bool> full_{false};
+  Gate gate_;  // holds every Ask while it is closed
 
  private:
   class Session final : public DraftSession {
@@ -44,6 +46,7 @@ class ScriptedSessions final : public DraftSessions {
     }
 
     void Ask(DraftRound round) override {
+      owner_.gate_.Pass();
       const absl::Status follows = CheckFollows(length_, round);
       if (!follows.ok()) return listener_->OnFailed(follows);
       length_ = round.length;
@@ -215,6 +218,29 @@ TEST_F(DraftStreamTest, EveryEndWithAnErrorIsCountedOnce) {
   EXPECT_TRUE(Eventually([&] { return service_->Idle(); }));
   EXPECT_EQ(seen.failed_, 4);
   EXPECT_EQ(seen.answers_, 1);
+}
+
+TEST_F(DraftStreamTest, OnceItsClientHasGoneARoundUnderWayIsNotCounted) {
+  // An answer, and the error of a round that does not follow.
+  for (const int64_t length : {1, 7}) {
+    server_.reset();
+    Start();
+    const CountingObserver& seen = service_->observer_;
+    sessions().gate_.Close();
+    DraftClient client(*stub_);
+    client.Send(OpenOf("auto", {1}));
+    client.Send(RoundOf(length, {}));
+    EXPECT_TRUE(Eventually([&] { return sessions().gate_.waiting() == 1; }));
+    client.Cancel();
+    EXPECT_TRUE(Eventually([&] { return seen.failed_ == 1; }));
+    // Takes the lock under which the stream counts its end, and so waits for
+    // all that is done there.
+    service_->BeginDrain();
+    sessions().gate_.Open();
+    EXPECT_TRUE(Eventually([&] { return service_->Idle(); }));
+    EXPECT_EQ(seen.answers_, 0);
+    EXPECT_EQ(seen.failed_, 1);
+  }
 }
 
 TEST_F(DraftStreamTest, AFullServiceSaysWhenToRetry) {

@@ -66,9 +66,11 @@ class Listener final : public DraftListener {
   void OnFailed(absl::Status status) override {
     failed.push_back(status.code());
   }
+  bool gone() const override { return has_gone; }
 
   std::vector<int64_t> answers;
   std::vector<absl::StatusCode> failed;
+  bool has_gone = false;
 };
 
 class ObservedDraftSessionsTest : public ::testing::Test {
@@ -122,6 +124,20 @@ TEST_F(ObservedDraftSessionsTest, AClosedSessionIsNotObservedAnyMore) {
   session->reset();
   Answer(3);
   fake_.listener->OnFailed(absl::UnavailableError("stopping"));
+  EXPECT_THAT(observer_.answers, IsEmpty());
+  EXPECT_THAT(observer_.failed, IsEmpty());
+  EXPECT_THAT(listener_->answers, ElementsAre(3));
+  EXPECT_THAT(listener_->failed, ElementsAre(absl::StatusCode::kUnavailable));
+}
+
+TEST_F(ObservedDraftSessionsTest, ACallerThatHasGoneIsNotObservedAnyMore) {
+  const auto session = Open();
+  ASSERT_THAT(session, IsOk());
+  listener_->has_gone = true;
+  Answer(3);
+  fake_.listener->OnFailed(absl::UnavailableError("stopping"));
+  fake_.refusal = absl::ResourceExhaustedError("full");
+  EXPECT_THAT(Open(), StatusIs(absl::StatusCode::kResourceExhausted, _));
   EXPECT_THAT(observer_.answers, IsEmpty());
   EXPECT_THAT(observer_.failed, IsEmpty());
   EXPECT_THAT(listener_->answers, ElementsAre(3));
