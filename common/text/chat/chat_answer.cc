@@ -3,11 +3,16 @@
 #include <iterator>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+
 namespace foretoken {
 namespace {
 
-ControlTokens ControlsOf(const ModelChat& chat, bool with_tools) {
-  ControlTokens controls = chat.thinking_controls();
+// Tags are only spelled for a splitter to read.
+ControlTokens ControlsOf(const ModelChat& chat, bool with_thinking,
+                         bool with_tools) {
+  ControlTokens controls;
+  if (with_thinking) controls = chat.thinking_controls();
   if (with_tools) {
     controls.insert(controls.end(), chat.tool_call_controls().begin(),
                     chat.tool_call_controls().end());
@@ -15,12 +20,19 @@ ControlTokens ControlsOf(const ModelChat& chat, bool with_tools) {
   return controls;
 }
 
+void Append(const ThinkingSplitter::Parts& more,
+            ThinkingSplitter::Parts& parts) {
+  parts.thinking += more.thinking;
+  parts.content += more.content;
+}
+
 }  // namespace
 
 ChatAnswer::ChatAnswer(const ModelChat& chat, const ToolNames& tools,
                        uint64_t id_seed, const ChatAnswerOptions& options)
     : verbatim_(options.thinking.verbatim),
-      controls_(ControlsOf(chat, /*with_tools=*/!tools.empty())),
+      controls_(ControlsOf(chat, options.reads_thinking,
+                           /*with_tools=*/!tools.empty())),
       spelled_(chat.tokenizer(), controls_),
       parser_(ToolCallParser::Create(
           tools.empty() ? ToolCallForm::kNone : chat.tool_call_form(), id_seed,
@@ -32,29 +44,40 @@ ChatAnswer::ChatAnswer(const ModelChat& chat, const ToolNames& tools,
 
 AnswerDelta ChatAnswer::Take(absl::Span<const TokenId> ids,
                              absl::string_view text) {
-  const std::string spelled = spelled_.Take(ids, text);
-  if (!thinking_.has_value()) return parser_->Add(spelled);
-  ThinkingSplitter::Parts parts = thinking_->Add(spelled);
-  thinking_tokens_->Take(ids);
+  ThinkingSplitter::Parts parts;
+  spelled_.Take(ids, text, [&](absl::string_view piece, bool is_control) {
+    Split(piece, is_control, parts);
+  });
+  if (thinking_.has_value()) thinking_tokens_->Take(ids);
   return Join(std::move(parts));
 }
 
 AnswerDelta ChatAnswer::Finish() {
-  AnswerDelta delta;
+  ThinkingSplitter::Parts parts;
+  spelled_.Finish([&](absl::string_view piece, bool is_control) {
+    Split(piece, is_control, parts);
+  });
   if (thinking_.has_value()) {
-    ThinkingSplitter::Parts parts = thinking_->Add(spelled_.Finish());
-    ThinkingSplitter::Parts last = thinking_->Finish();
+    Append(thinking_->Finish(), parts);
     thinking_tokens_->Finish();
-    delta =
-        Join({parts.thinking + last.thinking, parts.content + last.content});
-  } else {
-    delta = parser_->Add(spelled_.Finish());
   }
+  AnswerDelta delta = Join(std::move(parts));
   AnswerDelta last = parser_->Finish();
   delta.content += last.content;
   std::move(last.tool_calls.begin(), last.tool_calls.end(),
             std::back_inserter(delta.tool_calls));
   return delta;
+}
+
+void ChatAnswer::Split(absl::string_view piece, bool is_control,
+                       ThinkingSplitter::Parts& parts) {
+  if (!thinking_.has_value()) {
+    absl::StrAppend(&parts.content, piece);
+  } else if (is_control && thinking_->IsTag(piece)) {
+    Append(thinking_->AddTag(piece), parts);
+  } else {
+    Append(thinking_->Add(piece), parts);
+  }
 }
 
 AnswerDelta ChatAnswer::Join(ThinkingSplitter::Parts parts) {

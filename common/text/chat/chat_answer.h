@@ -49,6 +49,9 @@ class ChatAnswer {
   }
 
  private:
+  // A piece of the answer, as SpelledControls gives it.
+  void Split(absl::string_view piece, bool is_control,
+             ThinkingSplitter::Parts& parts);
   AnswerDelta Join(ThinkingSplitter::Parts parts);
 
   const bool verbatim_;

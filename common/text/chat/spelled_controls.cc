@@ -21,9 +21,9 @@ ControlTokens FindControls(const Tokenizer& tokenizer,
 // it belongs is the number of bytes decoded before it; `text` may lag behind
 // the ids, since stop strings hold text back, so places wait until their offset
 // has come.
-std::string SpelledControls::Take(absl::Span<const TokenId> ids,
-                                  absl::string_view text) {
-  if (controls_.empty()) return std::string(text);
+void SpelledControls::Take(absl::Span<const TokenId> ids,
+                           absl::string_view text, Sink sink) {
+  if (controls_.empty()) return sink(text, /*is_control=*/false);
   for (const TokenId id : ids) {
     std::string decoded;
     // An id that the vocabulary lacks has no text, so an error means an empty
@@ -34,29 +34,25 @@ std::string SpelledControls::Take(absl::Span<const TokenId> ids,
       if (control == id) places_.emplace_back(decoded_bytes_, spelling);
     }
   }
-  std::string out;
   while (!places_.empty()) {
     const int64_t before =
         std::max<int64_t>(places_.front().first - taken_bytes_, 0);
     if (before > static_cast<int64_t>(text.size())) break;
-    out.append(text.data(), before);
+    if (before > 0) sink(text.substr(0, before), /*is_control=*/false);
     text.remove_prefix(before);
     taken_bytes_ += before;
-    out.append(places_.front().second.data(), places_.front().second.size());
+    sink(places_.front().second, /*is_control=*/true);
     places_.pop_front();
   }
-  out.append(text.data(), text.size());
+  if (!text.empty()) sink(text, /*is_control=*/false);
   taken_bytes_ += static_cast<int64_t>(text.size());
-  return out;
 }
 
-std::string SpelledControls::Finish() {
-  std::string out;
+void SpelledControls::Finish(Sink sink) {
   for (const auto& [offset, spelling] : places_) {
-    out.append(spelling.data(), spelling.size());
+    sink(spelling, /*is_control=*/true);
   }
   places_.clear();
-  return out;
 }
 
 }  // namespace foretoken

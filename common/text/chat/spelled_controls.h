@@ -12,6 +12,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/functional/function_ref.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/types.h"
@@ -30,6 +31,10 @@ ControlTokens FindControls(const Tokenizer& tokenizer,
 
 class SpelledControls {
  public:
+  // Receives the pieces of the text, in order: text as it was generated, or the
+  // spelling of one control token.
+  using Sink = absl::FunctionRef<void(absl::string_view text, bool is_control)>;
+
   // Both must outlive this object.
   SpelledControls(const Tokenizer& tokenizer, const ControlTokens& controls)
       : controls_(controls),
@@ -37,11 +42,12 @@ class SpelledControls {
 
   // Tokens and text of one delta of an answer, in order. Text and the token
   // that wrote it may come with different deltas, but the text behind a control
-  // token not before that token. Returns the text with the control tokens in
-  // their places.
-  std::string Take(absl::Span<const TokenId> ids, absl::string_view text);
-  // The end of the answer: returns the control tokens behind its text. Once.
-  std::string Finish();
+  // token not before that token. `sink` gets the text with the control tokens
+  // in their places.
+  void Take(absl::Span<const TokenId> ids, absl::string_view text, Sink sink);
+  // The end of the answer: `sink` gets the control tokens behind its text.
+  // Once.
+  void Finish(Sink sink);
 
  private:
   const ControlTokens& controls_;

@@ -24,6 +24,17 @@ ThinkingSplitter::Parts ThinkingSplitter::Add(absl::string_view text) {
   return std::exchange(parts_, {});
 }
 
+ThinkingSplitter::Parts ThinkingSplitter::AddTag(absl::string_view tag) {
+  const bool begins =
+      state_ == State::kBefore && opened_ == 0 && tag == tags_.open;
+  if (begins || state_ == State::kInside) return Add(tag);
+  if (state_ == State::kBefore) {
+    parts_.content += std::exchange(held_, {});
+    state_ = State::kContent;
+  }
+  return std::exchange(parts_, {});
+}
+
 ThinkingSplitter::Parts ThinkingSplitter::Finish() {
   if (state_ == State::kBefore) {
     parts_.content += held_;

@@ -45,9 +45,16 @@ class ThinkingSplitter {
 
   // The next text of the answer, control tokens spelled (SpelledControls).
   Parts Add(absl::string_view text);
+  // The same for a special token that is one of the tags. One that neither
+  // begins the thinking nor comes within it is dropped, as special tokens are
+  // elsewhere in an answer, and what follows is content.
+  Parts AddTag(absl::string_view tag);
   // The end of the answer: returns what was held back. Once.
   Parts Finish();
 
+  bool IsTag(absl::string_view text) const {
+    return text == tags_.open || text == tags_.close;
+  }
   // Bytes of the answer, from its beginning, that are the thinking and its tags
   // as far as it has come.
   int64_t thinking_bytes() const { return thinking_bytes_; }

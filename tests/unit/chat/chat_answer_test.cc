@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_replace.h"
 #include "common/base/json.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/hf_tokenizer.h"
@@ -206,17 +207,79 @@ TEST(ChatAnswerTest, TheTagThatEndsAnAnswerCounts) {
   }
 }
 
+TEST(ChatAnswerTest, TagsThatAreSpecialTokensOutsideTheThinkingAreDropped) {
+  const auto tokenizer = TestTokenizer();
+  const auto chat = ModelChat::Create(tokenizer, kThinks);
+  FORETOKEN_ASSERT_OK(chat);
+  struct Case {
+    std::string answer, reasoning, content;
+    int64_t thinking_tokens = 0;
+    bool opened = false;
+  };
+  const Case cases[] = {
+      {"[THINK]a[/THINK]b[/THINK]c[THINK]d[/THINK] e", "a", "bcd e", 3},
+      {"a[/THINK]b[THINK]c", "", "abc", 0},
+      {"a[/THINK][THINK]b[/THINK]c", "a", "bc", 2, /*opened=*/true},
+      // The thinking does not begin behind a stray end.
+      {" [/THINK]a[THINK]b", "", " ab", 0},
+      {"[[THINK]a[/THINK]b", "", "[ab", 0},
+      {"[/THINK]", "", "", 0},
+      // The reasoning says all of it.
+      {"[THINK]a[THINK]b[/THINK]c", "a[THINK]b", "c", 5}};
+  for (const Case& test : cases) {
+    ChatAnswerOptions options;
+    options.thinking.opened = test.opened;
+    const std::vector<TokenId> ids = tokenizer->Encode(test.answer + "</s>");
+    for (size_t step = 1; step <= ids.size(); ++step) {
+      for (size_t late = 0; late < 4; ++late) {
+        for (const bool with_tools : {false, true}) {
+          const Delivered got =
+              Deliver(**chat, ids, step, late, with_tools, options);
+          EXPECT_EQ(got.reasoning, test.reasoning) << test.answer;
+          EXPECT_EQ(got.content, test.content) << test.answer << " " << step;
+          EXPECT_EQ(got.thinking_tokens, test.thinking_tokens) << test.answer;
+        }
+      }
+    }
+    // As the tokenizer decodes it, where no thinking is read.
+    options = {};
+    options.reads_thinking = false;
+    for (const bool with_tools : {false, true}) {
+      const Delivered got = Deliver(**chat, ids, 2, 0, with_tools, options);
+      EXPECT_EQ(got.reasoning, "");
+      EXPECT_EQ(got.content,
+                absl::StrReplaceAll(test.answer,
+                                    {{"[THINK]", ""}, {"[/THINK]", ""}}));
+    }
+  }
+}
+
+// The text that comes out.
+std::string Spell(SpelledControls& spelled, const std::vector<TokenId>& ids,
+                  absl::string_view text) {
+  std::string out;
+  spelled.Take(ids, text, [&](absl::string_view piece, bool /*is_control*/) {
+    out.append(piece.data(), piece.size());
+  });
+  return out;
+}
+
 TEST(ChatAnswerTest, SpellsControlsThatEndTheText) {
   const auto tokenizer = TestTokenizer();
   const ControlTokens controls =
       FindControls(*tokenizer, ToolCallControls(ToolCallForm::kMistral));
   ASSERT_THAT(controls, SizeIs(2));
   SpelledControls spelled(*tokenizer, controls);
-  EXPECT_EQ(spelled.Take({}, ""), "");
-  EXPECT_EQ(spelled.Take(tokenizer->Encode("ab"), ""), "");
-  EXPECT_EQ(spelled.Take({200}, "a"), "a");
-  EXPECT_EQ(spelled.Take({202}, ""), "");
-  EXPECT_EQ(spelled.Finish(), "[TOOL_CALLS]");
+  EXPECT_EQ(Spell(spelled, {}, ""), "");
+  EXPECT_EQ(Spell(spelled, tokenizer->Encode("ab"), ""), "");
+  EXPECT_EQ(Spell(spelled, {200}, "a"), "a");
+  EXPECT_EQ(Spell(spelled, {202}, ""), "");
+  std::string last;
+  spelled.Finish([&](absl::string_view text, bool is_control) {
+    EXPECT_TRUE(is_control);
+    last.append(text.data(), text.size());
+  });
+  EXPECT_EQ(last, "[TOOL_CALLS]");
 }
 
 TEST(ChatAnswerTest, IdsThatTheVocabularyLacksHaveNoText) {
@@ -224,7 +287,7 @@ TEST(ChatAnswerTest, IdsThatTheVocabularyLacksHaveNoText) {
   const ControlTokens controls =
       FindControls(*tokenizer, ToolCallControls(ToolCallForm::kMistral));
   SpelledControls spelled(*tokenizer, controls);
-  EXPECT_EQ(spelled.Take({100000, 200}, "x"), "[TOOL_CALLS]x");
+  EXPECT_EQ(Spell(spelled, {100000, 200}, "x"), "[TOOL_CALLS]x");
 }
 
 }  // namespace

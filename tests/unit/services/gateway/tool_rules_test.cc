@@ -277,16 +277,20 @@ Answer ReadBack(const ModelChat& chat, const ApiRequest& request,
   };
   Detokenizer detokenizer(chat.tokenizer(), Detokenizer::Start::kBehindPrompt);
   SpelledControls controls(chat.tokenizer(), chat.tool_call_controls());
+  const auto spell = [&](absl::string_view piece, bool /*is_control*/) {
+    absl::StrAppend(&spelled, piece);
+  };
   for (const TokenId id : ids) {
     std::string text;
     FORETOKEN_EXPECT_OK(detokenizer.Push(id, text));
     add(reader.Take({id}, text));
-    spelled += controls.Take({id}, text);
+    controls.Take({id}, text, spell);
   }
   std::string text;
   detokenizer.Flush(text);
   add(reader.Take({}, text));
-  spelled += controls.Take({}, text) + controls.Finish();
+  controls.Take({}, text, spell);
+  controls.Finish(spell);
   add(reader.Finish());
   answer.cut_off = reader.cut_off();
   return answer;
