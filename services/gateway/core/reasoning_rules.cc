@@ -35,6 +35,9 @@ Thinking::Tag TagOf(absl::string_view text, const ControlTokens& controls) {
 }  // namespace
 
 void ReadReasoningFields(RequestFields& fields, ApiRequest& request) {
+  fields.Refuse("stream_reasoning", {true});
+  fields.Refuse("reasoning_in_content", {false});
+  fields.Refuse("thinking_forced_open", {false});
   const bool separate = fields.Bool(kSeparate, true);
   const bool given = fields.Find(kSeparate) != nullptr;
   const std::optional<bool> by_format = ReadFormat(fields);

@@ -5,6 +5,9 @@
 //   reasoning_format: "none"          llama.cpp: the same
 //   include_reasoning: false          vLLM: it is left out
 //
+// Without effect: stream_reasoning: true (SGLang), reasoning_in_content: false
+// and thinking_forced_open: false (llama.cpp). Their other values are refused.
+//
 // Pure functions, thread-safe.
 #ifndef FORETOKEN_SERVICES_GATEWAY_CORE_REASONING_RULES_H_
 #define FORETOKEN_SERVICES_GATEWAY_CORE_REASONING_RULES_H_

@@ -58,18 +58,27 @@ TEST(ReasoningRulesTest, EveryServersFieldsSayWhereItGoes) {
       {R"(, "include_reasoning": false, "reasoning_format": "auto")",
        ReasoningPlace::kNowhere},
       {R"(, "separate_reasoning": null, "reasoning_format": null)",
-       ReasoningPlace::kOwnField}};
+       ReasoningPlace::kOwnField},
+      // That ask for nothing.
+      {R"(, "stream_reasoning": true, "reasoning_in_content": false,
+           "thinking_forced_open": false)",
+       ReasoningPlace::kOwnField},
+      {R"(, "stream_reasoning": true, "separate_reasoning": false)",
+       ReasoningPlace::kContent}};
   for (const auto& [fields, place] : cases) {
     EXPECT_EQ(Read(fields).reasoning, place) << fields;
   }
 }
 
-TEST(ReasoningRulesTest, FieldsThatContradictEachOtherAreRefused) {
+TEST(ReasoningRulesTest, FieldsThatAreNotServedOrContradictAreRefused) {
   const std::pair<const char*, const char*> cases[] = {
       {"separate_reasoning", R"(, "separate_reasoning": 1)"},
       {"include_reasoning", R"(, "include_reasoning": "no")"},
       {"reasoning_format", R"(, "reasoning_format": "deepseek-legacy")"},
       {"reasoning_format", R"(, "reasoning_format": false)"},
+      {"stream_reasoning", R"(, "stream_reasoning": false)"},
+      {"reasoning_in_content", R"(, "reasoning_in_content": true)"},
+      {"thinking_forced_open", R"(, "thinking_forced_open": true)"},
       {"reasoning_format",
        R"(, "reasoning_format": "none", "separate_reasoning": true)"},
       {"reasoning_format",
