@@ -136,6 +136,18 @@ absl::StatusOr<Value> NormalizeToolCall(const Value& call,
   return DictOf(std::move(changed));
 }
 
+// Sets reasoning_content to `reasoning` where a client uses the newer name
+// alone. Both stay: a template may know either.
+absl::Status CopyReasoning(Dict& message) {
+  if (message.Find("role")->text().bytes() != "assistant" ||
+      message.Find("reasoning_content") != nullptr) {
+    return absl::OkStatus();
+  }
+  const Value* const reasoning = message.Find("reasoning");
+  if (reasoning == nullptr || !reasoning->IsString()) return absl::OkStatus();
+  return SetField(message, "reasoning_content", Value(*reasoning));
+}
+
 // Parts of a conversation that no template writes.
 absl::Status CheckFields(const Value& message, const std::string& field) {
   for (const char* name : {"refusal", "audio", "function_call"}) {
@@ -160,6 +172,7 @@ absl::StatusOr<Value> NormalizeMessage(const Value& message,
     if (IsAbsent(key, value)) continue;
     FORETOKEN_RETURN_IF_ERROR(changed.Set(key, value));
   }
+  FORETOKEN_RETURN_IF_ERROR(CopyReasoning(changed));
   // "developer" is OpenAI's newer name of "system"; most templates know only
   // the old one.
   if (rules.developer_as_system && role->text().bytes() == "developer") {

@@ -23,6 +23,8 @@ struct MessageRules {
 // - fields that are null, and empty tool_calls, are left out;
 // - content in parts ({"type": "text", "text": ...}) is joined by line feeds;
 // - content that is missing is empty;
+// - an assistant's reasoning that comes as `reasoning` alone, its newer name in
+//   vLLM, is reasoning_content as well, which templates read;
 // - arguments of tool calls that spell a JSON object become that object, as
 //   templates print it themselves.
 // InvalidArgument names the field: "messages[1].content[0].type: ...".

@@ -73,6 +73,23 @@ TEST(MessagesTest, EmptyToolCallsAreLeftOut) {
             R"({"role":"assistant","content":"x"}])");
 }
 
+TEST(MessagesTest, ReasoningHasTwoNames) {
+  const auto with = [](const std::string& fields) {
+    return R"([{"role":"assistant","content":"x",)" + fields + "}]";
+  };
+  EXPECT_EQ(Normalized(with(R"("reasoning":"a")")),
+            with(R"("reasoning":"a","reasoning_content":"a")"));
+  EXPECT_EQ(Normalized(with(R"("reasoning":"a","reasoning_content":null)")),
+            with(R"("reasoning":"a","reasoning_content":"a")"));
+  for (const char* kept :
+       {R"("reasoning":"a","reasoning_content":"b")", R"("reasoning":{"a":1})",
+        R"("reasoning_content":"b")"}) {
+    EXPECT_EQ(Normalized(with(kept)), with(kept));
+  }
+  constexpr char kUser[] = R"([{"role":"user","content":"x","reasoning":"a"}])";
+  EXPECT_EQ(Normalized(kUser), kUser);
+}
+
 TEST(MessagesTest, DeveloperIsTheSystemWhereTheTemplateDoesNotKnowIt) {
   constexpr char kMessages[] = R"([{"role":"developer","content":"x"}])";
   EXPECT_EQ(Normalized(kMessages), R"([{"role":"system","content":"x"}])");
