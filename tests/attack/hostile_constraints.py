@@ -2,7 +2,8 @@
 
     hostile_constraints.py --url URL --key KEY --hostile-key KEY [--pid PID]
                            [--requests N] [--rounds N] [--at-once N]
-                           [--kinds NAME,...]
+                           [--kinds NAME,...] [--max-ratio X]
+                           [--max-seconds S]
 
 For each kind of constraint: requests of the first caller, one after the other,
 alone and then while the second one sends constraints of that kind, in turns.
@@ -10,17 +11,23 @@ Prints one JSON object a kind: the 95th percentile of the time to the first
 token in both, how often that is, what the hostile requests were answered, and
 how much the process with PID grew. Exit status 1, with the reason on stderr: a
 hostile request was answered by something else than 200, 400, 413, 429 or 503,
-a hostile kind was never answered, or the first caller was refused. Only servers
-on this machine are attacked.
+a hostile kind was never answered, the process that sends them died, the first
+caller was refused, its 95th percentile grew by more than --max-ratio times, or
+a hostile request took longer than --max-seconds (both only if they are given).
+Only servers on this machine are attacked.
 """
 
 import argparse
 import collections
+import concurrent.futures
+import http.client
 import itertools
 import json
 import multiprocessing
 import pathlib
+import queue
 import random
+import string
 import sys
 import threading
 import time
@@ -30,6 +37,8 @@ import urllib.request
 
 ALLOWED = {200, 400, 413, 429, 503}
 ANSWER_TIME = 120
+# Until the hostile bodies are made, and until the last of them are answered.
+ATTACK_TIME = 2 * ANSWER_TIME
 PAUSE = 0.05  # of an attacker between two requests
 TURNS = 16  # of each kind, whose constraints mostly differ
 KINDS = {}
@@ -147,6 +156,20 @@ def ambiguous_grammars(turn):
                                   'y ::= [ab]* "!" | x x y'}}
 
 
+@kind
+def structural_tags(turn):
+    letters = random.Random(turn)
+    for length in (40, 400, 1_600):
+        triggers = ["".join(letters.choices(string.ascii_lowercase, k=length))
+                    for _ in range(256)]
+        yield {"structured_outputs": {"structural_tag": json.dumps({
+            "type": "structural_tag", "format": {
+                "type": "triggered_tags", "triggers": triggers,
+                "tags": [{"begin": trigger, "end": "!", "content": {
+                    "type": "const_string", "value": "a"}}
+                         for trigger in triggers]}})}}
+
+
 def body_of(fields, stream):
     return json.dumps({"prompt": "Once upon a time", "temperature": 1, **fields,
                        "stream": stream}).encode()
@@ -183,28 +206,43 @@ def attack(options, make, going, results):
             time.sleep(PAUSE)
 
     results.put(None)  # the bodies are made
-    threads = [threading.Thread(target=run) for _ in range(options.at_once)]
+    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
+        threads = [pool.submit(run) for _ in range(options.at_once)]
     for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+        thread.result()  # raises what ended it
     results.put((answers, slowest[0]))
 
 
 def ask(options, body):
+    """The status of the answer, or the error that came in its place."""
     try:
-        with post(options.url, options.hostile_key, body) as answer:
-            answer.read()
-            return answer.status
-    except urllib.error.HTTPError as error:
-        error.read()
-        return error.code
+        try:
+            with post(options.url, options.hostile_key, body) as answer:
+                answer.read()
+                return answer.status
+        except urllib.error.HTTPError as error:
+            error.read()
+            return error.code
     except urllib.error.URLError as error:
         # A body over the limit ends the connection while it is sent.
         cut = isinstance(error.reason, (BrokenPipeError, ConnectionResetError))
         return 413 if cut else str(error)
-    except OSError as error:
-        return str(error)
+    except (OSError, http.client.HTTPException) as error:
+        return repr(error)
+
+
+def receive(results, attackers):
+    """What the attacking process puts; ends this one if it does not."""
+    deadline = time.monotonic() + ATTACK_TIME
+    while True:
+        alive = attackers.is_alive()
+        try:
+            return results.get(timeout=1)
+        except queue.Empty:
+            if not alive:
+                sys.exit(f"the attacking process died: {attackers.exitcode}")
+            if time.monotonic() > deadline:
+                sys.exit("the attacking process hangs")
 
 
 def first_token_times(options, count):
@@ -247,16 +285,17 @@ def measure(options, name):
         going.set()
         results = multiprocessing.Queue()
         attackers = multiprocessing.Process(
-            target=attack, args=(options, KINDS[name], going, results))
+            target=attack, args=(options, KINDS[name], going, results),
+            daemon=True)
         attackers.start()
         try:
-            results.get()
+            receive(results, attackers)
             time.sleep(1)  # until the first of them have arrived
             beside += first_token_times(options, share)
         finally:
             going.clear()
-            counted, seconds = results.get()
-            attackers.join()
+        counted, seconds = receive(results, attackers)
+        attackers.join()
         answers += counted
         slowest = max(slowest, seconds)
     return {"kind": name, "alone_p95_ms": 1e3 * p95(alone),
@@ -265,6 +304,20 @@ def measure(options, name):
             "hostile": {str(code): count for code, count in answers.items()},
             "slowest_hostile_s": slowest,
             "grown_mib": (resident(options.pid) - before) / 2**20}
+
+
+def faults_of(options, report):
+    name = report["kind"]
+    wrong = set(report["hostile"]) - {str(code) for code in ALLOWED}
+    if wrong:
+        yield f"{name}: answered {', '.join(sorted(wrong))}"
+    if not report["hostile"]:
+        yield f"{name}: never answered"
+    if options.max_ratio is not None and report["ratio"] > options.max_ratio:
+        yield f"{name}: the other caller waits {report['ratio']:.2f} times as long"
+    slowest = report["slowest_hostile_s"]
+    if options.max_seconds is not None and slowest > options.max_seconds:
+        yield f"{name}: a hostile request took {slowest:.2f} s"
 
 
 def main():
@@ -277,6 +330,8 @@ def main():
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=16)
     parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("--max-ratio", type=float)
+    parser.add_argument("--max-seconds", type=float)
     options = parser.parse_args()
     if urllib.parse.urlsplit(options.url).hostname not in ("127.0.0.1",
                                                            "localhost"):
@@ -287,11 +342,7 @@ def main():
             sys.exit(f"--kinds: no kind {name}; want {', '.join(KINDS)}")
         report = measure(options, name)
         print(json.dumps(report), flush=True)
-        wrong = set(report["hostile"]) - {str(code) for code in ALLOWED}
-        if wrong:
-            faults.append(f"{name}: answered {', '.join(sorted(wrong))}")
-        if not report["hostile"]:
-            faults.append(f"{name}: never answered")
+        faults += faults_of(options, report)
     for fault in faults:
         print(fault, file=sys.stderr)
     sys.exit(1 if faults else 0)

@@ -1,7 +1,8 @@
-// JSON schemas of any kind, regular expressions (after an 'r') and grammars
-// (after a 'g') must compile within their limits or be refused, and whatever
-// compiles has masks that agree with its steps: a token is allowed exactly if
-// the automaton survives its bytes.
+// JSON schemas of any kind (after a 'k': with thinking before their text),
+// regular expressions (after an 'r'), grammars (after a 'g') and structural
+// tags (after a 't') must compile within their limits or be refused, and
+// whatever compiles has masks that agree with its steps: a token is allowed
+// exactly if the automaton survives its bytes.
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -24,7 +25,8 @@ using foretoken::TokenKind;
 using foretoken::Vocabulary;
 namespace grammar = foretoken::grammar;
 
-// All single bytes, and tokens that cross the borders of JSON's parts.
+// All single bytes, and tokens that cross the borders of JSON's parts and of
+// tags.
 std::shared_ptr<const grammar::TokenVocabulary> MakeVocabulary() {
   auto vocabulary = std::make_shared<Vocabulary>();
   TokenId id = 0;
@@ -35,9 +37,10 @@ std::shared_ptr<const grammar::TokenVocabulary> MakeVocabulary() {
     add(std::string(1, static_cast<char>(byte)), TokenKind::kText);
   }
   for (const char* text :
-       {"{\"",   "\": ",     "\": \"",   "\", \"", "\"}",  "}, {", "[1, 2",
-        ", ",    "true",     "null",     "12",     "-0.5", "e1",   "name",
-        "\\u00", "\xC3\xA9", "\xE2\x82", "a b c",  "    ", "]]}",  "\"\""}) {
+       {"{\"",   "\": ", "\": \"", "\", \"",   "\"}",      "}, {",
+        "[1, 2", ", ",   "true",   "null",     "12",       "-0.5",
+        "e1",    "name", "\\u00",  "\xC3\xA9", "\xE2\x82", "a b c",
+        "    ",  "]]}",  "\"\"",   "<think",   "</thi",    "nk>\n"}) {
     add(text, TokenKind::kText);
   }
   // Subtrees that a walk may pass as a whole.
@@ -54,6 +57,33 @@ std::shared_ptr<const grammar::TokenVocabulary> MakeVocabulary() {
       std::move(vocabulary));
 }
 
+// The constraint that the first byte names; without its letter, a schema.
+foretoken::Constraint ConstraintOf(absl::string_view text) {
+  foretoken::Constraint constraint;
+  using Kind = foretoken::Constraint::Kind;
+  constraint.kind = Kind::kJsonSchema;
+  bool named = true;
+  switch (text[0]) {
+    case 'r':
+      constraint.kind = Kind::kRegex;
+      break;
+    case 'g':
+      constraint.kind = Kind::kGrammar;
+      break;
+    case 't':
+      constraint.kind = Kind::kStructuralTag;
+      break;
+    case 'k':
+      constraint.thinking.open.text = "<think>";
+      constraint.thinking.close.text = "</think>";
+      break;
+    default:
+      named = false;
+  }
+  constraint.source = std::string(text.substr(named ? 1 : 0));
+  return constraint;
+}
+
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
@@ -61,14 +91,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   if (size < 2) return 0;
   // The last byte decides which tokens the text is made of.
   uint32_t choice = data[size - 1];
-  foretoken::Constraint constraint;
-  using Kind = foretoken::Constraint::Kind;
-  constraint.kind = data[0] == 'r'   ? Kind::kRegex
-                    : data[0] == 'g' ? Kind::kGrammar
-                                     : Kind::kJsonSchema;
-  const size_t start = constraint.kind == Kind::kJsonSchema ? 0 : 1;
-  constraint.source.assign(reinterpret_cast<const char*>(data) + start,
-                           size - 1 - start);
+  const foretoken::Constraint constraint =
+      ConstraintOf({reinterpret_cast<const char*>(data), size - 1});
   grammar::CompileLimits limits;
   limits.grammar.regex_bytes = 4 << 20;
   limits.grammar.rules = 20'000;
