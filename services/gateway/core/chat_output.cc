@@ -30,18 +30,19 @@ void AppendToken(const TokenTexts& texts, TokenId token, float logprob,
 ChatSplitter::ChatSplitter(const ApiRequest& request,
                            const AnswerOptions& options, int64_t choice)
     : one_call_(request.one_call),
-      // A constrained answer to a prompt that has ended the thinking is all
-      // content, also one that begins with the tag.
-      thinks_(options.chat != nullptr && options.chat->thinking().has_value() &&
-              !(request.thinking == ThinkingStage::kOver &&
-                !request.generation.constraint.empty())),
+      thinks_(options.chat != nullptr && options.chat->thinking().has_value()),
       drops_reasoning_(request.reasoning == ReasoningPlace::kNowhere) {
-  if (!request.with_tools && !thinks_) return;
+  // A constrained answer to a prompt that has ended the thinking is all
+  // content, also one that begins with the tag.
+  const bool reads_thinking =
+      thinks_ && (request.thinking != ThinkingStage::kOver ||
+                  request.generation.constraint.empty());
+  if (!request.with_tools && !reads_thinking) return;
   ChatAnswerOptions reading;
   if (!request.tool_rules.empty()) {
     reading.fences = ToolCallParser::Fences::kIgnored;
   }
-  reading.reads_thinking = thinks_;
+  reading.reads_thinking = reads_thinking;
   reading.thinking = {
       .opened = request.thinking == ThinkingStage::kInside,
       .verbatim = request.reasoning == ReasoningPlace::kContent,

@@ -32,8 +32,8 @@ class ChatSplitter {
     return answer_.has_value() && answer_->cut_off() &&
            !(one_call_ && answer_->whole_calls() > 0);
   }
-  // Whether the model thinks, and with how many tokens so far, counted from the
-  // first one; see ThinkingTokens.
+  // Whether the model thinks, and with how many tokens of this answer so far,
+  // counted from the first one; see ThinkingTokens.
   bool thinks() const { return thinks_; }
   int64_t reasoning_tokens() const {
     return answer_.has_value() ? answer_->thinking_tokens() : 0;

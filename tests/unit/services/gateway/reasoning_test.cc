@@ -28,7 +28,8 @@ constexpr TokenId kC = 'c' - '!';
 constexpr char kThinks[] =
     "{% for message in messages %}"
     "{{ message.content.split('</think>')[-1] }}{% endfor %}"
-    "{% if tools %}<tool_call>{% endif %}{% if open %}<think>\n{% endif %}";
+    "{% if tools %}<tool_call>{% endif %}{% if open %}<think>\n{% endif %}"
+    "{% if over %}</think>\n{% endif %}";
 constexpr char kOpened[] = R"(, "chat_template_kwargs": {"open": true})";
 constexpr char kTools[] =
     R"(, "tools": [{"type": "function", "function": {"name": "add"}}])";
@@ -215,6 +216,18 @@ TEST_F(ReasoningTest, AConstrainedAnswerMayThinkFirst) {
   Make();
   Chat(kObject);
   EXPECT_TRUE(last().request.constraint.thinking.empty());
+}
+
+TEST_F(ReasoningTest, WhereAConstraintAllowsNoneItsTokensAreZero) {
+  const auto exchange = Chat(R"(, "response_format": {"type": "json_object"},
+              "chat_template_kwargs": {"over": true})");
+  EXPECT_TRUE(last().request.constraint.thinking.empty());
+  last().Write("{}", {});
+  last().Finish();
+  const Json body = exchange->Body();
+  EXPECT_EQ(body["choices"][0]["message"]["content"], "{}");
+  EXPECT_EQ(body["usage"]["completion_tokens_details"],
+            Json({{"reasoning_tokens", 0}}));
 }
 
 TEST_F(ReasoningTest, ModelsThatDoNotThinkAnswerAsTheyAlwaysDid) {
