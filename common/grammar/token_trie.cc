@@ -33,14 +33,16 @@ int PlainLength(absl::string_view bytes) {
 
 }  // namespace
 
-TokenTrie::TokenTrie(
-    std::vector<std::pair<absl::string_view, TokenId>> tokens) {
-  std::sort(tokens.begin(), tokens.end());
+static_assert(sizeof(TokenTrie::Node) + sizeof(CharacterGroups) +
+                  sizeof(int32_t) ==
+              24);  // as the header says
+
+TokenTrie::TokenTrie(absl::Span<const Entry> tokens) {
   // The nodes of the token before, from its first byte on; `skip` is known
   // once a node has no more children.
   std::vector<int32_t> path;
   absl::string_view before;
-  for (const auto& [bytes, token] : tokens) {
+  for (const auto& [bytes, token, groups] : tokens) {
     const size_t shared =
         std::mismatch(before.begin(), before.end(), bytes.begin(), bytes.end())
             .first -
@@ -56,7 +58,6 @@ TokenTrie::TokenTrie(
       first_token_.push_back(static_cast<int32_t>(tokens_.size()));
     }
     groups_.resize(nodes_.size());
-    const std::vector<CharacterGroups> groups = GroupsToTheEnd(bytes);
     for (size_t i = 0; i < path.size(); ++i) {
       groups_[path[i]] |= groups[i + 1];
     }
@@ -68,6 +69,10 @@ TokenTrie::TokenTrie(
   for (const int32_t node : path) {
     nodes_[node].skip = static_cast<int32_t>(nodes_.size());
   }
+  nodes_.shrink_to_fit();
+  groups_.shrink_to_fit();
+  first_token_.shrink_to_fit();
+  tokens_.shrink_to_fit();
 }
 
 TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
@@ -106,30 +111,39 @@ void TokenVocabulary::MakeSlices() const {
     if (!bytes.empty()) all.push_back({bytes, token});
   }
   std::sort(all.begin(), all.end());
-  std::vector<std::pair<absl::string_view, TokenId>> tokens;
-  for (const auto& entry : all) {
-    if (!tokens.empty() && tokens.back().first == entry.first) {
-      twins_.push_back({tokens.back().second, entry.second});
+  std::vector<TokenTrie::Entry> tokens;
+  size_t places = 0;
+  for (const auto& [bytes, token] : all) {
+    if (!tokens.empty() && tokens.back().bytes == bytes) {
+      twins_.push_back({tokens.back().token, token});
     } else {
-      tokens.push_back(entry);
+      tokens.push_back({bytes, token, {}});
+      places += bytes.size() + 1;
     }
   }
+  // Of all tokens, for every slice.
+  std::vector<CharacterGroups> groups;
+  groups.reserve(places);
   std::vector<int> lengths;
-  for (const auto& entry : tokens) lengths.push_back(PlainLength(entry.first));
+  for (TokenTrie::Entry& entry : tokens) {
+    const std::vector<CharacterGroups> of_entry = GroupsToTheEnd(entry.bytes);
+    groups.insert(groups.end(), of_entry.begin(), of_entry.end());
+    entry.groups = absl::MakeConstSpan(groups).last(of_entry.size());
+    lengths.push_back(PlainLength(entry.bytes));
+  }
   for (const int characters : kSlices) {
     TokenBits plain(words());
-    std::vector<std::pair<absl::string_view, TokenId>> rest;
+    std::vector<TokenTrie::Entry> rest;
     for (size_t i = 0; i < tokens.size(); ++i) {
       if (lengths[i] > 0 && lengths[i] <= characters) {
-        SetToken(absl::MakeSpan(plain), tokens[i].second);
+        SetToken(absl::MakeSpan(plain), tokens[i].token);
       } else {
         rest.push_back(tokens[i]);
       }
     }
-    slices_.push_back(
-        {characters, std::move(plain), TokenTrie(std::move(rest))});
+    slices_.push_back({characters, std::move(plain), TokenTrie(rest)});
   }
-  slices_.push_back({0, {}, TokenTrie(std::move(tokens))});
+  slices_.push_back({0, {}, TokenTrie(tokens)});
 }
 
 absl::string_view TokenVocabulary::bytes(TokenId token) const {

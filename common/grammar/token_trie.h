@@ -35,8 +35,14 @@ inline bool HasToken(absl::Span<const uint64_t> bits, TokenId token) {
   return (bits[token >> 6] >> (token & 63)) & 1;
 }
 
+// Takes 24 bytes a node, and 4 a token.
 class TokenTrie {
  public:
+  struct Entry {
+    absl::string_view bytes;  // at least one
+    TokenId token = -1;
+    absl::Span<const CharacterGroups> groups;  // GroupsToTheEnd(bytes)
+  };
   // In depth-first order: children follow their parent.
   struct Node {
     TokenId token = -1;  // that ends here; -1: none
@@ -45,9 +51,8 @@ class TokenTrie {
     uint8_t byte = 0;
   };
 
-  // Tokens with bytes, each string once.
-  explicit TokenTrie(
-      std::vector<std::pair<absl::string_view, TokenId>> tokens);
+  // `tokens`: in the order of their bytes, each string once. Not kept.
+  explicit TokenTrie(absl::Span<const Entry> tokens);
 
   absl::Span<const Node> nodes() const { return nodes_; }
   // What follows the node's byte in tokens, if a character ends with it.
