@@ -1,9 +1,11 @@
 // TokenMasks: which tokens of a vocabulary may follow a state of an automaton.
 //
 // A mask is made by one walk of the vocabulary's trie, in step with the
-// automaton; where a string may go on with any plain characters, the tokens of
-// nothing else are allowed without a walk. Masks are kept by state, within a
-// bound.
+// automaton. Two things need no walk: where a string may go on with any plain
+// characters, the tokens that consist of nothing else are allowed at once; and
+// where the automaton stays on a state with all characters of a subtree
+// (Automaton::StaysOn), so are all tokens below. Masks are kept by state,
+// within a bound.
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_GRAMMAR_TOKEN_MASKS_H_
 #define FORETOKEN_COMMON_GRAMMAR_TOKEN_MASKS_H_

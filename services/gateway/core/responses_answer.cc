@@ -203,8 +203,7 @@ class ResponsesAnswer final : public Answer {
   }
 
  private:
-  // --- Events, of streams only
-  // ------------------------------------------------
+  // --- Events, of streams only -----------------------------------------------
 
   // The event's members are appended between the two.
   void BeginEvent(absl::string_view type, std::string& out) {
