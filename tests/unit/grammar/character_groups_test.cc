@@ -51,7 +51,7 @@ TEST(CharacterGroupsTest, WhatIsNotUtf8IsNoText) {
                             "\xED\xA0\x80", "\xF4\x90", "\xF5\x80", "\xFF"}) {
     EXPECT_EQ(GroupsToTheEnd(bytes)[0], kNoCharacters) << bytes;
   }
-  // What comes after does not heal what was before.
+  // Valid text around an invalid byte does not make it valid.
   EXPECT_NE(GroupsToTheEnd("a\xFF"
                            "b")[0] &
                 kNoCharacters,
