@@ -47,8 +47,19 @@ Automaton Built(const std::function<Symbol(GrammarBuilder&)>& make) {
   return Automaton(std::make_shared<const Grammar>(*std::move(grammar)));
 }
 
+TokenTrie TrieOf(const std::map<std::string, TokenId>& tokens) {
+  std::vector<std::vector<CharacterGroups>> groups;
+  groups.reserve(tokens.size());
+  std::vector<TokenTrie::Entry> entries;
+  for (const auto& [bytes, token] : tokens) {
+    groups.push_back(GroupsToTheEnd(bytes));
+    entries.push_back({bytes, token, groups.back()});
+  }
+  return TokenTrie(entries);
+}
+
 TEST(TokenTrieTest, NodesFollowTheirParentAndSkipWhatIsBelowThem) {
-  const TokenTrie trie({{"b", 3}, {"ab", 1}, {"abcd", 2}, {"ax", 0}});
+  const TokenTrie trie = TrieOf({{"b", 3}, {"ab", 1}, {"abcd", 2}, {"ax", 0}});
   struct Want {
     char byte;
     int depth;
@@ -70,14 +81,14 @@ TEST(TokenTrieTest, NodesFollowTheirParentAndSkipWhatIsBelowThem) {
 }
 
 TEST(TokenTrieTest, WithoutTokensThereAreNoNodes) {
-  const TokenTrie trie({});
+  const TokenTrie trie = TrieOf({});
   EXPECT_TRUE(trie.nodes().empty());
   EXPECT_EQ(trie.max_depth(), 0);
 }
 
 TEST(TokenTrieTest, ANodeKnowsTheTokensAndTheCharactersBelowIt) {
-  const TokenTrie trie(
-      {{"a", 7}, {"ab", 1}, {"abc9", 2}, {"x\xC3\xA9", 0}, {"\xC3", 5}});
+  const TokenTrie trie =
+      TrieOf({{"a", 7}, {"ab", 1}, {"abc9", 2}, {"x\xC3\xA9", 0}, {"\xC3", 5}});
   const auto groups = [](absl::string_view text) {
     return GroupsToTheEnd(text).front();
   };
@@ -112,7 +123,7 @@ TEST(TokenTrieTest, AWalkPassesEveryTokenOnceAndSharesPrefixes) {
       for (char& byte : bytes) byte = static_cast<char>(random() % 4 * 85);
       tokens.emplace(bytes, i);
     }
-    const TokenTrie trie({tokens.begin(), tokens.end()});
+    const TokenTrie trie = TrieOf(tokens);
     std::map<std::string, TokenId> found;
     std::set<std::string> paths;
     std::string path;
