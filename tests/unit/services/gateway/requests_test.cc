@@ -334,7 +334,7 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
       {"top_logprobs", R"(, "top_logprobs": 2)"},
       {"logprobs", R"(, "logprobs": 2)"},
       {"response_format.type",
-       R"(, "response_format": {"type": "structural_tag"})"},
+       R"(, "response_format": {"type": "yaml"})"},
       {"response_format.schema",
        R"(, "response_format": {"type": "json_schema"})"},
       {"response_format.json_schema",
