@@ -48,8 +48,8 @@ struct RequestPoolOptions {
 using Jitter = std::function<double()>;
 Jitter RandomJitter();
 
-// A request as the pool sees it. Its cost is the work it asks for, in the unit
-// of the pool's quantum.
+// A request as the pool sees it. Its cost is the work it asks for, in the same
+// unit as the pool's quantum.
 struct PooledRequest {
   FairItem item;
   int32_t max_running = 0;  // requests of its owner at once; 0: no limit
@@ -77,8 +77,8 @@ class RequestPool {
   // Returns the ticket of a waiting request, else kNotWaiting: it was started
   // or refused.
   Ticket Submit(PooledRequest request);
-  // As Submit, but returns the refusal of a request that finds no room; neither
-  // of its functions is called then.
+  // As Submit, but returns the refusal of a request that finds no room and calls
+  // neither of its functions.
   absl::StatusOr<Ticket> TrySubmit(PooledRequest request);
 
   // Refuses a request that still waits with `reason`; does nothing otherwise.

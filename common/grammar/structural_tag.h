@@ -21,9 +21,9 @@
 //
 // Null members count as absent. Every trigger that the text contains begins a
 // tag. A tag belongs to the one trigger that its `begin` starts with; no
-// trigger contains another, and at most 16 may overlap. any_text as the content
-// of a tag ends where the tag's end first occurs; free text deeper within a tag
-// is refused, since it could run over that end.
+// trigger contains another, and at most 16 may overlap. A tag whose
+// content is any_text ends where its `end` first occurs; free text deeper within
+// a tag is refused, since it could run over that end.
 //
 // Source: the notation is that of XGrammar, arXiv:2411.15100, and its
 // documentation.

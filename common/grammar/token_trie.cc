@@ -121,7 +121,7 @@ void TokenVocabulary::MakeSlices() const {
       places += bytes.size() + 1;
     }
   }
-  // Of all tokens, for every slice.
+  // Computed once: every slice needs them.
   std::vector<CharacterGroups> groups;
   groups.reserve(places);
   std::vector<int> lengths;

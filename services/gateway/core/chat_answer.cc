@@ -142,8 +142,8 @@ class ChatStream final : public Answer {
     out += "null";
     EndChunk("", out);
   }
-  // Sends reasoning that something else follows by itself: clients look for one
-  // of them in a chunk. Leaves what follows in `delta`.
+  // Sends reasoning in a chunk of its own, since clients look for reasoning or
+  // content in a chunk, not for both. Leaves the rest in `delta`.
   void ChunkReasoning(int64_t choice, AnswerDelta& delta,
                       std::string& out) const {
     AnswerDelta reasoning;

@@ -177,7 +177,7 @@ void ReadResult(RequestFields& fields, MessageWriter& messages) {
 // {"summary": [], "content": [{"type": "reasoning_text", "text"}]}, as answers
 // have it.
 void ReadReasoning(RequestFields& fields, MessageWriter& messages) {
-  // Of other servers' answers; unused.
+  // Other servers' answers have these; they are not used.
   fields.Find("summary");
   fields.Find("encrypted_content");
   const Json* const content = fields.Find("content");

@@ -416,7 +416,7 @@ class ResponsesAnswer final : public Answer {
   ChatSplitter splitter_;
   TokenPieces pieces_;
   std::vector<Item> items_;
-  // Of tokens whose text is still to come, each as JSON.
+  // One for each token whose text is still to come, as JSON.
   std::deque<std::string> logprobs_;
   int64_t passed_logprobs_ = 0;  // tokens before those
   std::string tokens_;           // of a body, as JSON

@@ -346,7 +346,7 @@ TEST_F(ReasoningTest, LogprobsOfAMessageBeginBehindIt) {
     }
     EXPECT_THAT(tokens, ElementsAre("c", "a", "</s>"));
   }
-  // Of a chat they are those of all tokens.
+  // A chat has those of all its tokens.
   const auto chat = Chat(R"(, "logprobs": true)");
   GenerationDelta delta;
   delta.text = "<think>a</think>b";
