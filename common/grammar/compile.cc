@@ -38,12 +38,14 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
   const Thinking& thinking = constraint.thinking;
   const bool thinks = !thinking.empty();
   if (thinks) FORETOKEN_RETURN_IF_ERROR(CheckThinking(thinking));
+  const ThinkingSpace space = KeepsSpaceAfterThinking(constraint)
+                                  ? ThinkingSpace::kNone
+                                  : ThinkingSpace::kAllowed;
   const auto terminal = [&](Expr expr) {
-    return thinks ? AddThinkingBeforeTerminal(thinking, expr, builder)
+    return thinks ? AddThinkingBeforeTerminal(thinking, expr, space, builder)
                   : builder.Terminal(expr);
   };
-  // White space before JSON and calls says nothing.
-  const auto symbol = [&](Symbol text, ThinkingSpace space) {
+  const auto symbol = [&](Symbol text) {
     return thinks ? AddThinkingBefore(thinking, text, space, builder) : text;
   };
   switch (constraint.kind) {
@@ -51,12 +53,11 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
       FORETOKEN_ASSIGN_OR_RETURN(
           const JsonSchemaResult result,
           AddJsonSchema(constraint.source, JsonSchemaOptions(), builder));
-      return symbol(result.root, ThinkingSpace::kAllowed);
+      return symbol(result.root);
     }
     case Constraint::Kind::kJsonObject:
       return symbol(AddAnyJson(JsonStyle{.free_whitespace = true},
-                               /*object=*/true, builder),
-                    ThinkingSpace::kAllowed);
+                               /*object=*/true, builder));
     case Constraint::Kind::kRegex: {
       FORETOKEN_ASSIGN_OR_RETURN(
           const Expr expr,
@@ -67,20 +68,12 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
     case Constraint::Kind::kGrammar: {
       FORETOKEN_ASSIGN_OR_RETURN(const Symbol root,
                                  AddGbnf(constraint.source, builder));
-      // Its texts may begin with white space that must not get lost.
-      return symbol(root, ThinkingSpace::kNone);
+      return symbol(root);
     }
     case Constraint::Kind::kChoice: {
       FORETOKEN_ASSIGN_OR_RETURN(
           const Expr expr, ChoiceOf(constraint.choices, builder.regexes()));
-      if (!KeepsSpaceAfterThinking(constraint)) return terminal(expr);
-      return symbol(
-          builder.Terminal(
-              thinks && !thinking.opened
-                  ? builder.regexes().And(
-                        expr, NotThinking(thinking, builder.regexes()))
-                  : expr),
-          ThinkingSpace::kNone);
+      return terminal(expr);
     }
     case Constraint::Kind::kToolCalls: {
       const Expr content = thinks && !thinking.opened
@@ -89,7 +82,7 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
       FORETOKEN_ASSIGN_OR_RETURN(
           const Symbol calls,
           AddToolCalls(constraint.source, builder, content));
-      return symbol(calls, ThinkingSpace::kAllowed);
+      return symbol(calls);
     }
     case Constraint::Kind::kStructuralTag: {
       const Expr first_text = thinks && !thinking.opened
@@ -98,8 +91,7 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
       FORETOKEN_ASSIGN_OR_RETURN(
           const Symbol text,
           AddStructuralTag(constraint.source, builder, first_text));
-      // Its free text may begin with white space, too.
-      return symbol(text, ThinkingSpace::kNone);
+      return symbol(text);
     }
     case Constraint::Kind::kNone:
       break;

@@ -43,6 +43,14 @@ Expr Thoughts(const Thinking& thinking, Regexes& regexes) {
   return regexes.Concat(TagLiteral(thinking.open, regexes), closed);
 }
 
+Expr ThoughtsAndSpace(const Thinking& thinking, ThinkingSpace space,
+                      Regexes& regexes) {
+  const Expr thoughts = Thoughts(thinking, regexes);
+  return space == ThinkingSpace::kAllowed
+             ? regexes.Concat(thoughts, Spaces(regexes))
+             : thoughts;
+}
+
 absl::Status CheckTag(absl::string_view name, absl::string_view text) {
   if (!text.empty() && text.size() <= Thinking::kMaxTagBytes &&
       IsValidUtf8(text) && text.find(text[0], 1) == absl::string_view::npos) {
@@ -81,24 +89,23 @@ Expr NeverThinking(const Thinking& thinking, Regexes& regexes) {
 
 Symbol AddThinkingBefore(const Thinking& thinking, Symbol text,
                          ThinkingSpace space, GrammarBuilder& builder) {
-  Regexes& regexes = builder.regexes();
-  Expr thoughts = Thoughts(thinking, regexes);
-  if (space == ThinkingSpace::kAllowed) {
-    thoughts = regexes.Concat(thoughts, Spaces(regexes));
-  }
-  const Symbol thought = builder.Sequence({builder.Terminal(thoughts), text});
+  const Symbol thought = builder.Sequence(
+      {builder.Terminal(ThoughtsAndSpace(thinking, space, builder.regexes())),
+       text});
   return thinking.opened ? thought : builder.Choice({thought, text});
 }
 
 Symbol AddThinkingBeforeTerminal(const Thinking& thinking, Expr text,
-                                 GrammarBuilder& builder) {
+                                 ThinkingSpace space, GrammarBuilder& builder) {
   Regexes& regexes = builder.regexes();
-  const Expr trimmed = regexes.And(
-      text, regexes.Not(regexes.Concat(Space(regexes), Regexes::kAnything)));
-  const Symbol thought =
-      builder.Sequence({builder.Terminal(regexes.Concat(
-                            Thoughts(thinking, regexes), Spaces(regexes))),
-                        builder.Terminal(trimmed)});
+  Expr after = text;
+  if (space == ThinkingSpace::kAllowed) {
+    after = regexes.And(
+        text, regexes.Not(regexes.Concat(Space(regexes), Regexes::kAnything)));
+  }
+  const Symbol thought = builder.Sequence(
+      {builder.Terminal(ThoughtsAndSpace(thinking, space, regexes)),
+       builder.Terminal(after)});
   if (thinking.opened) return thought;
   const Expr alone = regexes.And(text, NotThinking(thinking, regexes));
   return builder.Choice({thought, builder.Terminal(alone)});

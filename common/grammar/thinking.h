@@ -42,7 +42,7 @@ Symbol AddThinkingBefore(const Thinking& thinking, Symbol text,
 // The same for the texts of a terminal, narrowed to those that the reader
 // leaves as they are.
 Symbol AddThinkingBeforeTerminal(const Thinking& thinking, Expr text,
-                                 GrammarBuilder& builder);
+                                 ThinkingSpace space, GrammarBuilder& builder);
 
 }  // namespace foretoken::grammar
 
