@@ -20,11 +20,11 @@
 #include "common/text/chat/chat_answer.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/detokenizer.h"
-#include "common/text/hf_tokenizer.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/requests.h"
+#include "tests/support/ascii_tokenizer.h"
 #include "tests/support/status_matchers.h"
 
 namespace foretoken::gateway {
@@ -37,17 +37,9 @@ using ::testing::IsEmpty;
 constexpr TokenId kEnd = 200;
 constexpr TokenId kObject = 207;  // {"name": "
 
-// Printable ASCII, the line feed, longer tokens, and the controls of all forms.
+// With longer tokens, and the controls of all forms.
 std::shared_ptr<const Tokenizer> MakeTokenizer() {
-  Json vocabulary = Json::object();
-  int id = 0;
-  for (char c = '!'; c <= '~'; ++c) vocabulary[std::string(1, c)] = id++;
-  vocabulary["\u0120"] = id++;  // a space, as byte-level BPE spells it
-  vocabulary["\u010A"] = id++;  // a line feed
-  vocabulary["\u00c3"] = id++;  // the bytes of é
-  vocabulary["\u00a9"] = id++;
-  Json file = Json::parse(R"({
-    "added_tokens": [
+  return testing::MakeAsciiTokenizer(R"([
       {"id": 200, "content": "</s>", "special": true},
       {"id": 201, "content": "[TOOL_CALLS]", "special": true},
       {"id": 202, "content": "[ARGS]", "special": true},
@@ -59,16 +51,7 @@ std::shared_ptr<const Tokenizer> MakeTokenizer() {
       {"id": 208, "content": "TOOL_CALLS]", "special": false},
       {"id": 209, "content": "\", \"", "special": false},
       {"id": 210, "content": "```json\n", "special": false},
-      {"id": 211, "content": "}\n</tool", "special": false}],
-    "normalizer": null, "post_processor": null,
-    "pre_tokenizer": {"type": "ByteLevel", "add_prefix_space": false,
-                      "use_regex": true},
-    "decoder": {"type": "ByteLevel"},
-    "model": {"type": "BPE", "merges": []}})");
-  file["model"]["vocab"] = vocabulary;
-  auto tokenizer = MakeHfTokenizer(DumpJson(file), {});
-  EXPECT_THAT(tokenizer, testing::IsOk());
-  return *std::move(tokenizer);
+      {"id": 211, "content": "}\n</tool", "special": false}])");
 }
 
 struct Form {
