@@ -334,7 +334,7 @@ def a_tool_is_called_as_the_choice_says():
         assert json.loads(call.function.arguments) == {"city": "Paris"}
     other = {"type": "function", "function": {"name": "get_time"}}
     refused(lambda: chat_with_tools(question, tool_choice=other),
-            openai.BadRequestError, "tool_choice")
+            openai.BadRequestError, "tool_choice.function.name")
 
 
 # Extensions.

@@ -160,7 +160,7 @@ def what_is_not_served_is_named():
             "prompt_cache_retention")
     refused(lambda: respond(tools=[{"type": "web_search_preview"}]), bad,
             "tools[0].type")
-    refused(lambda: respond(text={"format": {"type": "json_object"}}), bad,
+    refused(lambda: respond(text={"format": {"type": "lark"}}), bad,
             "text.format.type")
     refused(lambda: respond(reasoning={"effort": "high"}), bad,
             "reasoning.effort")
