@@ -7,13 +7,18 @@
 
 For each kind of constraint: requests of the first caller, one after the other,
 alone and then while the second one sends constraints of that kind, in turns.
+Constraints that are accepted are work like any other, so where there are some
+the first caller is also timed while the second one sends as many requests at
+once without a constraint. The process that sends them runs at the lowest
+priority: it stands for other machines.
 Prints one JSON object a kind: the 95th percentile of the time to the first
-token in both, how often that is, what the hostile requests were answered, and
-how much the process with PID grew. Exit status 1, with the reason on stderr: a
-hostile request was answered by something else than 200, 400, 413, 429 or 503,
-a hostile kind was never answered, the process that sends them died, the first
-caller was refused, its 95th percentile grew by more than --max-ratio times, or
-a hostile request took longer than --max-seconds (both only if they are given).
+token in each, what the hostile requests were answered, and how much the
+process with PID grew. Exit status 1, with the reason on stderr: a hostile
+request was answered by something else than 200, 400, 413, 429 or 503, a
+hostile kind was never answered, the process that sends them died, the first
+caller was refused, its 95th percentile is more than --max-ratio times what it
+is alone or next to requests without a constraint, or a hostile request took
+longer than --max-seconds (both only if they are given).
 Only servers on this machine are attacked.
 """
 
@@ -23,7 +28,9 @@ import concurrent.futures
 import http.client
 import itertools
 import json
+import math
 import multiprocessing
+import os
 import pathlib
 import queue
 import random
@@ -55,6 +62,11 @@ def schema(value):
 
 def regex(pattern):
     return {"structured_outputs": {"regex": pattern}}
+
+
+def ordinary(turn):
+    """No constraint: what accepted ones are compared with."""
+    yield {}
 
 
 @kind
@@ -188,6 +200,7 @@ def attack(options, make, going, results):
     A process of its own, so that it does not share the interpreter's lock with
     the requests that are timed.
     """
+    os.nice(19)
     bodies = [body_of({**fields, "max_tokens": 1}, False)
               for turn in range(TURNS) for fields in make(turn)]
     places = itertools.count()
@@ -273,37 +286,49 @@ def resident(pid):
     return 0
 
 
+def under_attack(options, make, count):
+    """The first caller's times beside an attack, and what that was answered."""
+    going = multiprocessing.Event()
+    going.set()
+    results = multiprocessing.Queue()
+    attackers = multiprocessing.Process(
+        target=attack, args=(options, make, going, results), daemon=True)
+    attackers.start()
+    try:
+        receive(results, attackers)
+        time.sleep(1)  # until the first of them have arrived
+        times = first_token_times(options, count)
+    finally:
+        going.clear()
+    answers, slowest = receive(results, attackers)
+    attackers.join()
+    return times, answers, slowest
+
+
 def measure(options, name):
-    alone, beside = [], []
+    alone, attacked, loaded = [], [], []
     before = resident(options.pid)
     answers = collections.Counter()
     slowest = 0.0
     share = max(1, options.requests // options.rounds)
     for _ in range(options.rounds):
         alone += first_token_times(options, share)
-        going = multiprocessing.Event()
-        going.set()
-        results = multiprocessing.Queue()
-        attackers = multiprocessing.Process(
-            target=attack, args=(options, KINDS[name], going, results),
-            daemon=True)
-        attackers.start()
-        try:
-            receive(results, attackers)
-            time.sleep(1)  # until the first of them have arrived
-            beside += first_token_times(options, share)
-        finally:
-            going.clear()
-        counted, seconds = receive(results, attackers)
-        attackers.join()
+        times, counted, seconds = under_attack(options, KINDS[name], share)
+        attacked += times
         answers += counted
         slowest = max(slowest, seconds)
-    return {"kind": name, "alone_p95_ms": 1e3 * p95(alone),
-            "beside_p95_ms": 1e3 * p95(beside),
-            "ratio": p95(beside) / p95(alone),
-            "hostile": {str(code): count for code, count in answers.items()},
-            "slowest_hostile_s": slowest,
-            "grown_mib": (resident(options.pid) - before) / 2**20}
+        if 200 in answers:
+            loaded += under_attack(options, ordinary, share)[0]
+    report = {"kind": name, "alone_p95_ms": 1e3 * p95(alone),
+              "attacked_p95_ms": 1e3 * p95(attacked),
+              "ratio": p95(attacked) / p95(alone),
+              "hostile": {str(code): n for code, n in answers.items()},
+              "slowest_hostile_s": slowest,
+              "grown_mib": (resident(options.pid) - before) / 2**20}
+    if loaded:
+        report["ordinary_p95_ms"] = 1e3 * p95(loaded)
+        report["ratio_to_ordinary"] = p95(attacked) / p95(loaded)
+    return report
 
 
 def faults_of(options, report):
@@ -313,8 +338,9 @@ def faults_of(options, report):
         yield f"{name}: answered {', '.join(sorted(wrong))}"
     if not report["hostile"]:
         yield f"{name}: never answered"
-    if options.max_ratio is not None and report["ratio"] > options.max_ratio:
-        yield f"{name}: the other caller waits {report['ratio']:.2f} times as long"
+    ratio = min(report["ratio"], report.get("ratio_to_ordinary", math.inf))
+    if options.max_ratio is not None and ratio > options.max_ratio:
+        yield f"{name}: the other caller waits {ratio:.2f} times as long"
     slowest = report["slowest_hostile_s"]
     if options.max_seconds is not None and slowest > options.max_seconds:
         yield f"{name}: a hostile request took {slowest:.2f} s"
