@@ -1,11 +1,12 @@
 """What a well-behaved client sees while another sends hostile constraints.
 
-    hostile_constraints.py --url URL --key KEY --hostile-key KEY [--pid PID]
+    hostile_constraints.py BINARIES [--local] [--model PATH] [--threads N]
                            [--requests N] [--rounds N] [--at-once N]
                            [--kinds NAME,...] [--max-ratio X]
                            [--max-seconds S]
 
-For each kind of constraint: requests of the first caller, one after the other,
+Starts a gateway, an orchestrator and a verifier (or foretoken-local) with keys of
+two callers. For each kind of constraint: requests of the first caller, one after the other,
 alone and then while the second one sends constraints of that kind, in turns.
 Constraints that are accepted are work like any other, so where there are some
 the first caller is also timed while the second one sends as many requests at
@@ -13,13 +14,12 @@ once without a constraint. The process that sends them runs at the lowest
 priority: it stands for other machines.
 Prints one JSON object a kind: the 95th percentile of the time to the first
 token in each, what the hostile requests were answered, and how much the
-process with PID grew. Exit status 1, with the reason on stderr: a hostile
+servers grew. Exit status 1, with the reason on stderr: a hostile
 request was answered by something else than 200, 400, 413, 429 or 503, a
 hostile kind was never answered, the process that sends them died, the first
 caller was refused, its 95th percentile is more than --max-ratio times what it
 is alone or next to requests without a constraint, or a hostile request took
 longer than --max-seconds (both only if they are given).
-Only servers on this machine are attacked.
 """
 
 import argparse
@@ -39,8 +39,11 @@ import sys
 import threading
 import time
 import urllib.error
-import urllib.parse
 import urllib.request
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/e2e/gateway"))
+from fairness import KEYS, Servers  # noqa: E402
 
 ALLOWED = {200, 400, 413, 429, 503}
 ANSWER_TIME = 120
@@ -187,14 +190,14 @@ def body_of(fields, stream):
                        "stream": stream}).encode()
 
 
-def post(url, key, body):
+def post(port, key, body):
     return urllib.request.urlopen(urllib.request.Request(
-        url + "/v1/completions", body,
+        f"http://127.0.0.1:{port}/v1/completions", body,
         {"Content-Type": "application/json",
          "Authorization": f"Bearer {key}"}), timeout=ANSWER_TIME)
 
 
-def attack(options, make, going, results):
+def attack(port, at_once, make, going, results):
     """Sends constraints of one kind from threads until `going` is cleared.
 
     A process of its own, so that it does not share the interpreter's lock with
@@ -212,25 +215,25 @@ def attack(options, make, going, results):
         while going.is_set():
             body = bodies[next(places) % len(bodies)]
             begin = time.monotonic()
-            answer = ask(options, body)
+            answer = ask(port, body)
             with lock:
                 answers[answer] += 1
                 slowest[0] = max(slowest[0], time.monotonic() - begin)
             time.sleep(PAUSE)
 
     results.put(None)  # the bodies are made
-    with concurrent.futures.ThreadPoolExecutor(options.at_once) as pool:
-        threads = [pool.submit(run) for _ in range(options.at_once)]
+    with concurrent.futures.ThreadPoolExecutor(at_once) as pool:
+        threads = [pool.submit(run) for _ in range(at_once)]
     for thread in threads:
         thread.result()  # raises what ended it
     results.put((answers, slowest[0]))
 
 
-def ask(options, body):
+def ask(port, body):
     """The status of the answer, or the error that came in its place."""
     try:
         try:
-            with post(options.url, options.hostile_key, body) as answer:
+            with post(port, KEYS["crowd"], body) as answer:
                 answer.read()
                 return answer.status
         except urllib.error.HTTPError as error:
@@ -258,12 +261,12 @@ def receive(results, attackers):
                 sys.exit("the attacking process hangs")
 
 
-def first_token_times(options, count):
+def first_token_times(port, count):
     """Seconds to the first token of so many requests."""
     times = []
     for _ in range(count):
         begin = time.monotonic()
-        with post(options.url, options.key,
+        with post(port, KEYS["single"],
                   body_of({"max_tokens": 4}, True)) as answer:
             for line in answer:
                 if line.startswith(b"data: {"):
@@ -277,16 +280,16 @@ def p95(times):
     return sorted(times)[int(0.95 * len(times))]
 
 
-def resident(pid):
-    if pid is None:
-        return 0
-    for line in pathlib.Path(f"/proc/{pid}/status").read_text().splitlines():
-        if line.startswith("VmRSS"):
-            return int(line.split()[1]) << 10
-    return 0
+def resident(servers):
+    """Bytes of all of them."""
+    total = 0
+    for process in servers.processes:
+        status = pathlib.Path(f"/proc/{process.pid}/status").read_text()
+        total += int(status.split("VmRSS:")[1].split()[0]) << 10
+    return total
 
 
-def under_attack(options, make, count):
+def under_attack(port, at_once, make, count):
     """The first caller's times beside an attack, and what that was answered."""
     going = multiprocessing.Event()
     going.set()
@@ -297,7 +300,7 @@ def under_attack(options, make, count):
     try:
         receive(results, attackers)
         time.sleep(1)  # until the first of them have arrived
-        times = first_token_times(options, count)
+        times = first_token_times(port, count)
     finally:
         going.clear()
     answers, slowest = receive(results, attackers)
@@ -305,26 +308,28 @@ def under_attack(options, make, count):
     return times, answers, slowest
 
 
-def measure(options, name):
+def measure(options, servers, name):
     alone, attacked, loaded = [], [], []
-    before = resident(options.pid)
+    before = resident(servers)
     answers = collections.Counter()
     slowest = 0.0
     share = max(1, options.requests // options.rounds)
     for _ in range(options.rounds):
-        alone += first_token_times(options, share)
-        times, counted, seconds = under_attack(options, KINDS[name], share)
+        alone += first_token_times(servers.port, share)
+        times, counted, seconds = under_attack(
+            servers.port, options.at_once, KINDS[name], share)
         attacked += times
         answers += counted
         slowest = max(slowest, seconds)
         if 200 in answers:
-            loaded += under_attack(options, ordinary, share)[0]
+            loaded += under_attack(
+                servers.port, options.at_once, ordinary, share)[0]
     report = {"kind": name, "alone_p95_ms": 1e3 * p95(alone),
               "attacked_p95_ms": 1e3 * p95(attacked),
               "ratio": p95(attacked) / p95(alone),
               "hostile": {str(code): n for code, n in answers.items()},
               "slowest_hostile_s": slowest,
-              "grown_mib": (resident(options.pid) - before) / 2**20}
+              "grown_mib": (resident(servers) - before) / 2**20}
     if loaded:
         report["ordinary_p95_ms"] = 1e3 * p95(loaded)
         report["ratio_to_ordinary"] = p95(attacked) / p95(loaded)
@@ -348,10 +353,10 @@ def faults_of(options, report):
 
 def main():
     parser = argparse.ArgumentParser()
-    parser.add_argument("--url", required=True)
-    parser.add_argument("--key", required=True)
-    parser.add_argument("--hostile-key", required=True)
-    parser.add_argument("--pid", type=int)
+    parser.add_argument("binaries")
+    parser.add_argument("--local", action="store_true")
+    parser.add_argument("--model", default="tools/demo/target")
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--requests", type=int, default=60)
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--at-once", type=int, default=16)
@@ -359,16 +364,17 @@ def main():
     parser.add_argument("--max-ratio", type=float)
     parser.add_argument("--max-seconds", type=float)
     options = parser.parse_args()
-    if urllib.parse.urlsplit(options.url).hostname not in ("127.0.0.1",
-                                                           "localhost"):
-        sys.exit("--url: want a server on this machine")
-    faults = []
-    for name in options.kinds.split(","):
+    options.check = False
+    names = options.kinds.split(",")
+    for name in names:
         if name not in KINDS:
             sys.exit(f"--kinds: no kind {name}; want {', '.join(KINDS)}")
-        report = measure(options, name)
-        print(json.dumps(report), flush=True)
-        faults += faults_of(options, report)
+    faults = []
+    with Servers(options) as servers:
+        for name in names:
+            report = measure(options, servers, name)
+            print(json.dumps(report), flush=True)
+            faults += faults_of(options, report)
     for fault in faults:
         print(fault, file=sys.stderr)
     sys.exit(1 if faults else 0)
