@@ -39,6 +39,19 @@ enum class Precision { kFloat32, kBFloat16 };
 // product with the vocabulary.
 enum class RowOutputs { kNone, kLastRow, kAllRows, kListedRows };
 
+// The masks of a session's output rows. They are made when they are asked for,
+// so that a device computes the pass meanwhile.
+class AllowedTokens {
+ public:
+  virtual ~AllowedTokens() = default;
+
+  // For every output row a bit for each token that it may draw (see
+  // SamplingState::Sample), or nullptr: any; empty: any for all rows. Called at
+  // most once a pass, on the thread that called Forward and before a row is
+  // drawn; valid until Forward returns.
+  virtual absl::Span<const uint64_t* const> Make() = 0;
+};
+
 // One session's share of a pass. Spans are borrowed for the call.
 struct PassSession {
   SessionId session = -1;
@@ -50,10 +63,8 @@ struct PassSession {
   // Draws the tokens; nullptr is plain arg max. Its length() must be the
   // session's committed length: rows' paths are added to it.
   const SamplingState* sampling = nullptr;
-  // For every output row a bit for each token that it may draw (see
-  // SamplingState::Sample), or nullptr: any; empty: any for all rows. Only with
-  // `sampling`.
-  absl::Span<const uint64_t* const> allowed;
+  // nullptr: any token for all rows. Only with `sampling`.
+  AllowedTokens* allowed = nullptr;
 };
 
 // outputs[s]: the model's tokens after the output rows of session s, by row:

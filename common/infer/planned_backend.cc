@@ -70,6 +70,13 @@ absl::Status PlannedBackend::Truncate(SessionId session, int64_t length) {
   return absl::OkStatus();
 }
 
+void PlannedBackend::MakeMasks(absl::Span<const PassSession> pass) {
+  masks_.assign(pass.size(), {});
+  for (size_t s = 0; s < pass.size(); ++s) {
+    if (pass[s].allowed != nullptr) masks_[s] = pass[s].allowed->Make();
+  }
+}
+
 absl::Status PlannedBackend::Forward(absl::Span<const PassSession> pass,
                                      PassResult& result) {
   last_pass_.clear();

@@ -81,6 +81,14 @@ class PlannedBackend : public Backend {
   virtual absl::StatusOr<absl::Span<const float>> OutputLogits(
       int32_t output) = 0;
 
+  // Makes the masks of the pass: before any MaskOf, and while a device
+  // computes.
+  void MakeMasks(absl::Span<const PassSession> pass);
+  // The mask of an output row of session `index` of the pass; nullptr: none.
+  const uint64_t* MaskOf(size_t index, int64_t output) const {
+    return masks_[index].empty() ? nullptr : masks_[index][output];
+  }
+
   const PassPlan& plan() const { return plan_; }
   const KvCache& cache() const { return cache_; }
 
@@ -98,6 +106,7 @@ class PlannedBackend : public Backend {
   const int32_t max_rows_;
   KvCache cache_;
   PassPlan plan_;
+  std::vector<absl::Span<const uint64_t* const>> masks_;  // by session
   absl::flat_hash_map<SessionId, LastPass> last_pass_;
 };
 

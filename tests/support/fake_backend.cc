@@ -139,6 +139,9 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
     session.may_commit = true;
     const int32_t rows = static_cast<int32_t>(part.tokens.size());
     last_pass_rows_ += rows;
+    const absl::Span<const uint64_t* const> masks =
+        part.allowed == nullptr ? absl::Span<const uint64_t* const>()
+                                : part.allowed->Make();
     auto& outputs = result.outputs.emplace_back();
     for (int32_t row = 0; row < rows; ++row) {
       FORETOKEN_CHECK(part.parents[row] >= kRootParent &&
@@ -161,7 +164,7 @@ absl::Status FakeBackend::Forward(absl::Span<const PassSession> pass,
       ComputeLogits(whole);
       if (part.sampling != nullptr) {
         const uint64_t* const allowed =
-            part.allowed.empty() ? nullptr : part.allowed[outputs.size()];
+            masks.empty() ? nullptr : masks[outputs.size()];
         outputs.push_back(
             part.sampling->Sample(logits_, path, allowed, scratch));
       } else {

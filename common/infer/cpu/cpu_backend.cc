@@ -113,8 +113,9 @@ class CpuBackend : public PlannedBackend {
 
  private:
   // `output` counts the session's output rows.
-  SampledToken DrawOne(const PassSession& source, int32_t row, int64_t output,
-                       absl::Span<const float> logits, int thread);
+  SampledToken DrawOne(const PassSession& source, int32_t row,
+                       const uint64_t* allowed, absl::Span<const float> logits,
+                       int thread);
 
   // Scratch of one thread that draws tokens.
   struct DrawScratch {
@@ -134,6 +135,8 @@ absl::Status CpuBackend::RunPlan(
     absl::Span<const PassSession> pass,
     std::vector<std::vector<SampledToken>>& outputs) {
   FORETOKEN_RETURN_IF_ERROR(forward_->Run(plan()));
+  // All cores compute: nothing is gained by making them meanwhile.
+  MakeMasks(pass);
   std::atomic<int32_t> without_number = -1;  // a row whose logits are all NaN
   const int64_t total = static_cast<int64_t>(plan().output_rows.size());
   for (int64_t first = 0; first < total; first += CpuForward::kLogitRows) {
@@ -147,8 +150,8 @@ absl::Status CpuBackend::RunPlan(
       const absl::Span<const float> logits = forward_->logits(i);
       const int64_t output = first + i - session.first_output;
       SampledToken& drawn = outputs[s][output];
-      drawn =
-          DrawOne(pass[s], row - session.first_row, output, logits, thread);
+      drawn = DrawOne(pass[s], row - session.first_row, MaskOf(s, output),
+                      logits, thread);
       // NaN is never preferred: where it is drawn there was nothing else. Nor
       // is an id that the head leaves out.
       if (std::isnan(logits[drawn.token]) || !model_.InHead(drawn.token)) {
@@ -181,7 +184,7 @@ double CpuBackend::MeasureProductSeconds() {
 }
 
 SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
-                                 int64_t output,
+                                 const uint64_t* allowed,
                                  absl::Span<const float> logits, int thread) {
   if (source.sampling == nullptr) {
     SampledToken token;
@@ -190,10 +193,8 @@ SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
   }
   DrawScratch& scratch = scratch_[thread];
   PathTokens(source, row, scratch.path);
-  return source.sampling->Sample(
-      logits, scratch.path,
-      source.allowed.empty() ? nullptr : source.allowed[output],
-      scratch.sampling);
+  return source.sampling->Sample(logits, scratch.path, allowed,
+                                 scratch.sampling);
 }
 
 absl::Status CpuBackend::CommitRows(int32_t index,

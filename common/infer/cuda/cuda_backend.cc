@@ -65,9 +65,8 @@ class CudaBackend : public PlannedBackend {
                                 SampledToken& token);
   absl::StatusOr<std::vector<int32_t>> ReadWalk(size_t index) const;
   absl::Status FetchLogits(int32_t output);
-  // Draws output `output` of the plan, the session's `index`-th, on the host
-  // among the tokens that its mask allows.
-  absl::Status DrawAllowed(const PassSession& source, size_t index,
+  // Draws output `output` of the plan on the host, among the allowed tokens.
+  absl::Status DrawAllowed(const PassSession& source, const uint64_t* allowed,
                            int32_t output, SampledToken& token);
 
   const DeviceEnginePtr engine_;
@@ -97,9 +96,19 @@ absl::Status CudaBackend::RunPlan(
   tokens_.assign(plan().output_rows.size(), DeviceToken());
   walks_.assign(sessions, DeviceWalk());
   moved_.resize(sessions);
+  class Masks : public HostWork {
+   public:
+    Masks(CudaBackend& backend, absl::Span<const PassSession> pass)
+        : backend_(backend), pass_(pass) {}
+    void Run() override { backend_.MakeMasks(pass_); }
+
+   private:
+    CudaBackend& backend_;
+    const absl::Span<const PassSession> pass_;
+  } masks(*this, pass);
   FORETOKEN_RETURN_IF_ERROR(
       Called(engine_->Forward(builder_.Build(plan(), pass, cache()),
-                              tokens_.data(), walks_.data()),
+                              tokens_.data(), walks_.data(), masks),
              absl::StrFormat("pass of %d rows", plan().rows.size())));
   FORETOKEN_RETURN_IF_ERROR(CheckTokens());
   for (size_t s = 0; s < sessions; ++s) {
@@ -131,8 +140,8 @@ absl::Status CudaBackend::Report(
     int32_t output = plan().sessions[s].first_output;
     for (size_t i = 0; i < outputs[s].size(); ++i, ++output) {
       SampledToken& token = outputs[s][i];
-      if (!pass[s].allowed.empty() && pass[s].allowed[i] != nullptr) {
-        FORETOKEN_RETURN_IF_ERROR(DrawAllowed(pass[s], i, output, token));
+      if (const uint64_t* const allowed = MaskOf(s, i); allowed != nullptr) {
+        FORETOKEN_RETURN_IF_ERROR(DrawAllowed(pass[s], allowed, output, token));
         continue;
       }
       token.token = tokens_[output].token;
@@ -146,14 +155,14 @@ absl::Status CudaBackend::Report(
 
 // The device knows no masks: what it drew for the row, and where it walked
 // after that, is replaced.
-absl::Status CudaBackend::DrawAllowed(const PassSession& source, size_t index,
-                                      int32_t output, SampledToken& token) {
+absl::Status CudaBackend::DrawAllowed(const PassSession& source,
+                                      const uint64_t* allowed, int32_t output,
+                                      SampledToken& token) {
   const int32_t row = plan().output_rows[output];
   const PlanSession& session = plan().sessions[plan().rows[row].session];
   FORETOKEN_RETURN_IF_ERROR(FetchLogits(output));
   PathTokens(source, row - session.first_row, path_);
-  token = source.sampling->Sample(logits_, path_, source.allowed[index],
-                                  sampling_scratch_);
+  token = source.sampling->Sample(logits_, path_, allowed, sampling_scratch_);
   return std::isnan(logits_[token.token]) ? NoNumbers(row) : absl::OkStatus();
 }
 

@@ -28,7 +28,7 @@
 namespace foretoken {
 
 // Increment with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 8;
+inline constexpr uint32_t kDeviceAbi = 9;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
@@ -190,6 +190,13 @@ struct DeviceWalk {
   int32_t last_row = -1;  // global; the path is its ancestors
 };
 
+// What the caller does while the device computes. Does not throw.
+class HostWork {
+ public:
+  virtual ~HostWork() = default;
+  virtual void Run() = 0;
+};
+
 class DeviceEngine {
  public:
   virtual ~DeviceEngine() = default;
@@ -217,9 +224,11 @@ class DeviceEngine {
   // as after a fault of a kernel. No engine of this process can use it again.
 
   // One pass. `tokens` has room for pass.outputs.size, `walks` for
-  // pass.sessions.size. Returns when both are filled.
+  // pass.sessions.size. Returns when both are filled and `meanwhile` has run,
+  // which it does once the device has all its work; after an error it may not
+  // have run.
   virtual DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
-                               DeviceWalk* walks) = 0;
+                               DeviceWalk* walks, HostWork& meanwhile) = 0;
 
   // Copies KV between slots, bit for bit: `from` in pages or scratch rows of
   // the last pass, `to` in pages, none of them in `from`; at most max_rows or a

@@ -32,40 +32,37 @@ absl::Status FaultOf(const absl::Status& check) {
   return check.ok() ? check : absl::UnavailableError(check.message());
 }
 
-// The masks of a pass: bits of every row that a constraint limits.
-class RowMasks {
+// The masks of one constrained session in a pass.
+class SessionMasks : public AllowedTokens {
  public:
-  explicit RowMasks(const Clock& clock) : clock_(clock) {}
+  // One mask a row; `tokens` and `parents` are the rows of the session's tree.
+  SessionMasks(const Clock& clock, Session& session,
+               absl::Span<const TokenId> tokens,
+               absl::Span<const int32_t> parents)
+      : clock_(clock), session_(session), tokens_(tokens), parents_(parents) {}
 
-  // Empty for a session without a constraint. Sets session.mask_status, and
-  // the rows of its round that are closed.
-  absl::Span<const uint64_t* const> Add(Session& session,
-                                        absl::Span<const TokenId> tokens,
-                                        absl::Span<const int32_t> parents) {
-    session.mask_status = absl::OkStatus();
-    if (session.text == nullptr) return {};
+  // Sets session.mask_status, and the rows of its round that are closed.
+  absl::Span<const uint64_t* const> Make() override {
     const absl::Time start = clock_();
-    auto masks = session.text->MaskRows(tokens, parents);
-    time_ += clock_() - start;
-    count_ += static_cast<int32_t>(tokens.size());
+    auto masks = session_.text->MaskRows(tokens_, parents_);
+    time_ = clock_() - start;
+    count_ = static_cast<int32_t>(tokens_.size());
     if (!masks.ok()) {
       // Another verifier would say the same: not ResourceExhausted.
-      session.mask_status = absl::InvalidArgumentError(
+      session_.mask_status = absl::InvalidArgumentError(
           absl::StrCat("constraint: ", masks.status().message()));
       return {};
     }
-    if (session.round.has_value()) {
-      std::vector<bool>& closed = session.round->closed_rows;
+    held_ = *std::move(masks);
+    for (const std::shared_ptr<const grammar::TokenBits>& mask : held_) {
+      rows_.push_back(mask == nullptr ? nullptr : mask->data());
+    }
+    if (session_.round.has_value()) {
+      std::vector<bool>& closed = session_.round->closed_rows;
       closed.clear();
-      for (const auto& mask : *masks) closed.push_back(mask == nullptr);
+      for (const uint64_t* const row : rows_) closed.push_back(row == nullptr);
     }
-    std::vector<const uint64_t*>& rows = rows_.emplace_back();
-    rows.reserve(masks->size());
-    for (std::shared_ptr<const grammar::TokenBits>& mask : *masks) {
-      rows.push_back(mask == nullptr ? nullptr : mask->data());
-      if (mask != nullptr) held_.push_back(std::move(mask));
-    }
-    return rows;
+    return rows_;
   }
 
   int32_t count() const { return count_; }
@@ -73,10 +70,13 @@ class RowMasks {
 
  private:
   const Clock& clock_;
+  Session& session_;
+  const absl::Span<const TokenId> tokens_;
+  const absl::Span<const int32_t> parents_;
   int32_t count_ = 0;
   absl::Duration time_;
-  std::deque<std::vector<const uint64_t*>> rows_;  // they do not move
   std::vector<std::shared_ptr<const grammar::TokenBits>> held_;
+  std::vector<const uint64_t*> rows_;  // of `held_`
 };
 
 }  // namespace
@@ -522,9 +522,16 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
                                    PassResult& result, PassStats& stats) {
   std::vector<PassSession> pass;
   pass.reserve(plan.size());
-  RowMasks masks(clock_);
+  std::deque<SessionMasks> masks;  // they do not move
+  const auto limit = [&](Session& session, PassSession& part,
+                         absl::Span<const TokenId> tokens,
+                         absl::Span<const int32_t> parents) {
+    if (session.text == nullptr) return;
+    part.allowed = &masks.emplace_back(clock_, session, tokens, parents);
+  };
   for (const Share& share : plan) {
     Session& session = *share.session;
+    session.mask_status = absl::OkStatus();
     PassSession& part = pass.emplace_back(session.kv.Share());
     int32_t candidates = 0;
     if (share.prefill_rows > 0) {
@@ -535,21 +542,25 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
           !session.is_replay() && share.prefill_rows == session.prefill_left();
       part.outputs = gives_token ? RowOutputs::kLastRow : RowOutputs::kNone;
       if (gives_token) {
-        part.allowed = masks.Add(session, {session.tokens.back()}, {kRootParent});
+        limit(session, part, absl::MakeConstSpan(&session.tokens.back(), 1),
+              absl::MakeConstSpan(chain_).first(1));
       }
     } else {
       part.tokens = session.round->row_tokens;
       part.parents = session.round->row_parents;
       part.outputs = RowOutputs::kAllRows;
-      part.allowed = masks.Add(session, part.tokens, part.parents);
+      limit(session, part, part.tokens, part.parents);
       candidates = session.round->request.candidates;
     }
     session.kv.set_candidates(candidates);
   }
-  stats.masks += masks.count();
-  stats.mask_time += masks.time();
-  totals_.masks += masks.count();
-  return backend_->Forward(pass, result);
+  absl::Status status = backend_->Forward(pass, result);
+  for (const SessionMasks& made : masks) {
+    stats.masks += made.count();
+    stats.mask_time += made.time();
+    totals_.masks += made.count();
+  }
+  return status;
 }
 
 absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,

@@ -52,7 +52,7 @@ class DeviceTwin : public DeviceEngine {
   }
   DeviceStatus FinishWeights(const float* cosines, const float* sines) override;
   DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
-                       DeviceWalk* walks) override;
+                       DeviceWalk* walks, HostWork& meanwhile) override;
   DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override;
   DeviceStatus Logits(int32_t output, float* logits) override;
@@ -176,7 +176,7 @@ void DeviceTwin::NormHeads(float* heads, int32_t count, DeviceTensor norm,
 }
 
 DeviceStatus DeviceTwin::Forward(const DevicePass& pass, DeviceToken* tokens,
-                                 DeviceWalk* walks) {
+                                 DeviceWalk* walks, HostWork& meanwhile) {
   if (!ready_) {
     return MakeStatus(device::kFailedPrecondition, "the weights are missing");
   }
@@ -186,6 +186,7 @@ DeviceStatus DeviceTwin::Forward(const DevicePass& pass, DeviceToken* tokens,
   const device::PassLayout layout(pass, engine_shape_);
   travelled_.resize((layout.bytes + 15) / 16);
   layout.Write(pass, engine_shape_, travelled_.data());
+  meanwhile.Run();
   Run(*reinterpret_cast<const PassHeader*>(travelled_.data()), tokens, walks);
   return {};
 }

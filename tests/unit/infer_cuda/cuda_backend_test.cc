@@ -128,6 +128,54 @@ TEST_F(CudaBackendTest, PrefillsAndForestsAreNotWalked) {
   EXPECT_THAT(log_.commit_counts, ElementsAre(1));
 }
 
+// Allows one token for every row, and says when it was asked.
+class OneToken : public AllowedTokens {
+ public:
+  OneToken(const ModelConfig& config, TokenId token, int rows,
+           const EngineLog& log)
+      : bits_((config.vocab_size + 63) / 64), log_(log) {
+    bits_[token / 64] = uint64_t{1} << token % 64;
+    rows_.assign(rows, bits_.data());
+  }
+
+  absl::Span<const uint64_t* const> Make() override {
+    asked_.push_back(log_.computing);
+    return rows_;
+  }
+
+  // At each call, whether the device was computing.
+  const std::vector<bool>& asked() const { return asked_; }
+
+ private:
+  std::vector<uint64_t> bits_;
+  std::vector<const uint64_t*> rows_;
+  std::vector<bool> asked_;
+  const EngineLog& log_;
+};
+
+TEST_F(CudaBackendTest, MasksAreMadeWhileTheDeviceComputes) {
+  const std::vector<TokenId> tokens = {5, 6};
+  const std::vector<int32_t> parents = Chain(2);
+  const SamplingState sampling(SamplingParams(), 0, config_.vocab_size);
+  OneToken seven(config_, 7, 2, log_), nine(config_, 9, 2, log_);
+  std::vector<PassSession> pass(2);
+  for (PassSession& part : pass) {
+    part.session =
+        &part == &pass[0] ? session_ : backend_->Open("", {})->session;
+    part.tokens = tokens;
+    part.parents = parents;
+    part.sampling = &sampling;
+    part.allowed = &part == &pass[0] ? &seven : &nine;
+  }
+  FORETOKEN_ASSERT_OK(backend_->Forward(pass, result_));
+  EXPECT_THAT(seven.asked(), ElementsAre(true));
+  EXPECT_THAT(nine.asked(), ElementsAre(true));
+  for (int row = 0; row < 2; ++row) {
+    EXPECT_EQ(result_.outputs[0][row].token, 7);
+    EXPECT_EQ(result_.outputs[1][row].token, 9);
+  }
+}
+
 // Each combination against the sampler on the same logits.
 TEST_F(CudaBackendTest, SamplesAsTheSamplerDoesAlongEachRowsOwnPath) {
   std::vector<SamplingParams> cases(7);

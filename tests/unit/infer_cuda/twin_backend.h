@@ -20,6 +20,7 @@ struct EngineLog {
   int commits = 0;           // explicit ones
   int commit_rows = 0;
   int passes = 0;
+  bool computing = false;              // a pass, which has not returned
   std::vector<int32_t> commit_counts;  // of the last pass, by session
   std::vector<int32_t> logprobs;       // of the last pass, by output
 };
@@ -44,7 +45,7 @@ class WatchedEngine : public DeviceEngine {
     return engine_->FinishWeights(cosines, sines);
   }
   DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
-                       DeviceWalk* walks) override {
+                       DeviceWalk* walks, HostWork& meanwhile) override {
     ++log_->passes;
     log_->commit_counts.clear();
     log_->logprobs.clear();
@@ -59,7 +60,11 @@ class WatchedEngine : public DeviceEngine {
     }
     DevicePass changed = pass;
     changed.sessions.data = sessions.data();
-    return engine_->Forward(changed, tokens, walks);
+    log_->computing = true;
+    const DeviceStatus status =
+        engine_->Forward(changed, tokens, walks, meanwhile);
+    log_->computing = false;
+    return status;
   }
   DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override {

@@ -118,11 +118,11 @@ class CudaEngine : public DeviceEngine {
   }
 
   DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
-                       DeviceWalk* walks) override {
+                       DeviceWalk* walks, HostWork& meanwhile) override {
     return OnDevice([&]() -> DeviceStatus {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           CheckPass(pass, shape_, runner_->pages()));
-      return runner_->Run(pass, tokens, walks);
+      return runner_->Run(pass, tokens, walks, meanwhile);
     });
   }
 

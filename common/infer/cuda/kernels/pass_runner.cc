@@ -143,14 +143,17 @@ DeviceStatus PassRunner::Grow(const PassLayout& layout, int64_t margin) {
 }
 
 DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
-                             DeviceWalk* walks) {
+                             DeviceWalk* walks, HostWork& meanwhile) {
   last_rows_ = last_outputs_ = 0;
-  if (pass.rows.size == 0) return DeviceStatus();
+  if (pass.rows.size == 0) {
+    meanwhile.Run();
+    return DeviceStatus();
+  }
   PassLayout layout(pass, shape_);
   layout.header.span = AttentionSpanOf(layout);
   FORETOKEN_DEVICE_RETURN_IF_ERROR(MakeRoom(layout));
   layout.Write(pass, shape_, host_pass_.as<void>());
-  DeviceStatus status = RunToEnd(pass, layout);
+  DeviceStatus status = RunToEnd(pass, layout, meanwhile);
   if (!status.ok()) {
     // The next pass overwrites what a copy may still be reading.
     // (A kernel that hangs would be waited for, for ever.)
@@ -168,7 +171,8 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
 }
 
 DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
-                                  const PassLayout& layout) {
+                                  const PassLayout& layout,
+                                  HostWork& meanwhile) {
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(pass_.as<void>(), host_pass_.as<void>(), layout.bytes,
                       cudaMemcpyHostToDevice, stream_),
@@ -188,6 +192,7 @@ DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
       cudaMemcpyAsync(host_results_.as<void>(), results_.as<void>(), bytes,
                       cudaMemcpyDeviceToHost, stream_),
       "copy of a pass's results");
+  meanwhile.Run();
   return CheckCuda(cudaStreamSynchronize(stream_), "a pass");
 }
 

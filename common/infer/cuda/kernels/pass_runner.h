@@ -47,9 +47,9 @@ class PassRunner {
   // Whether a watched kernel did not end: nothing may wait for the stream.
   bool hangs() const { return watch_.hangs(); }
 
-  // Runs a pass that CheckPass has accepted.
+  // Runs a pass that CheckPass has accepted, and `meanwhile` after its launch.
   DeviceStatus Run(const DevicePass& pass, DeviceToken* tokens,
-                   DeviceWalk* walks);
+                   DeviceWalk* walks, HostWork& meanwhile);
   DeviceStatus CopyKv(const int32_t* from, const int32_t* to, int32_t count);
   DeviceStatus Logits(int32_t output, float* logits);
 
@@ -60,8 +60,10 @@ class PassRunner {
   DeviceStatus MakeRoom(const PassLayout& layout);
   // Grows every buffer that is too small to `margin` times the required size.
   DeviceStatus Grow(const PassLayout& layout, int64_t margin);
-  // Launches a pass and the copy of its results, and waits for both.
-  DeviceStatus RunToEnd(const DevicePass& pass, const PassLayout& layout);
+  // Launches a pass and the copy of its results, runs `meanwhile`, and waits
+  // for both.
+  DeviceStatus RunToEnd(const DevicePass& pass, const PassLayout& layout,
+                        HostWork& meanwhile);
   DeviceStatus RunGraph(const PassSizes& sizes);
   // Returns nullptr if the sizes cannot be captured.
   cudaGraphExec_t MakeGraph(const PassSizes& sizes);
