@@ -42,14 +42,14 @@ struct Caller {
   int64_t tokens_per_minute = 0;    // prompt and output; 0: no limit
 };
 
-struct GenerationRequest {
+// Its sampling.end_tokens are filled in from the fields below, and a request_id
+// that is empty is drawn.
+struct GenerationRequest : SessionTerms {
   Caller caller;
   // Encoded with the tokenizer, BOS included where the model's files ask for
   // it; unset: `prompt` is taken as it is.
   std::optional<std::string> text;
   std::vector<TokenId> prompt;  // BOS included, if it has one
-  // end_tokens is filled in from the fields below.
-  SamplingParams sampling;
   bool has_seed = true;  // false: a seed is drawn, and sampling.seed not used
   std::optional<Mode> mode;               // unset: the service's default
   std::optional<int32_t> max_tree_nodes;  // unset: the service's limit
@@ -57,11 +57,6 @@ struct GenerationRequest {
   std::vector<TokenId> stop_token_ids;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
-  Constraint constraint;    // on the output; empty: none
-  std::string cache_scope;  // bounds every sharing of text
-  std::string request_id;   // for logs; drawn where it is empty
-  std::string traceparent;  // W3C header of the caller's span; empty: none
-  absl::Time deadline = absl::InfiniteFuture();
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
   bool want_round_trees = false;  // see GenerationDelta::round_tree
