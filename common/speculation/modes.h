@@ -7,7 +7,7 @@
 //
 // A new mode over an existing drafter needs a row of the table in modes.cc and
 // a message in token_tree.proto; options of its own also need their struct here
-// and their use in services/orchestrator/core/modes.cc.
+// and the drafter made of them in common/drafting/drafter_factory.cc.
 //
 // Thread-compatible.
 #ifndef FORETOKEN_COMMON_SPECULATION_MODES_H_
