@@ -63,7 +63,7 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-// Whether white space behind the closing tag belongs to the constrained text,
+// Whether white space after the closing tag belongs to the constrained text,
 // which then follows the tag directly: where the text may have to begin with
 // some.
 inline bool KeepsSpaceAfterThinking(const Constraint& constraint) {

@@ -42,7 +42,7 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Linear in the text. Of several members with one key, the last counts.
+// Linear in the text. The last of several members with one key counts.
 // InvalidArgument: not JSON, deeper than `max_depth` levels of containers, or
 // more than `max_values` values.
 absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text, int max_depth,

@@ -422,8 +422,8 @@ class Parser : private TextCursor {
       AddAtom(first, set, escapes);
     }
     Skip("]");
-    // Halves beside characters are no loss: texts have none. A class of halves
-    // alone is one half of a character that is meant.
+    // Halves of surrogate pairs in a class with characters can be ignored:
+    // texts have none. A class of halves alone means a part of a character.
     if (halves && !negated && set.Ranges().empty() &&
         escapes.Ranges().empty()) {
       return NotSupported("half of a surrogate pair is", begin);

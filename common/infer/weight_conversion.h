@@ -47,8 +47,8 @@ inline constexpr int64_t kCachedWeightBytes = int64_t{64} << 20;
 WeightConversion Resolve(WeightConversion conversion, int64_t bytes,
                          bool quantised);
 
-// The type that a matrix is converted to, or its own. Rows that are no whole
-// blocks stay as they are.
+// The type that a matrix is converted to, or its own. Rows that are not
+// whole blocks stay as they are.
 WeightType ConvertedType(WeightConversion conversion,
                          const WeightTensor& matrix);
 // That of the embedding, of which a pass reads a row for each of its own: at

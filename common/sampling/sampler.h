@@ -133,7 +133,7 @@ class SamplingState {
   // logits.
   bool Adjust(absl::Span<const float> logits, absl::Span<const TokenId> path,
               const uint64_t* allowed, Scratch& scratch) const;
-  // Whether a token that is no end token is allowed.
+  // Whether any token that is not an end token is allowed.
   bool AllowsText(const uint64_t* allowed) const;
   void ApplyPenalties(absl::Span<const TokenId> path, Scratch& scratch) const;
   float Penalised(float logit, int32_t output_count) const;

@@ -188,7 +188,7 @@ int CrestIndex::Lookup(absl::Span<const TokenId> context,
     const uint64_t tag = hashes[n] & ~kOffsetMask;
     for (uint64_t slot = hashes[n] & slot_mask_; slots_[slot] != 0;
          slot = (slot + 1) & slot_mask_) {
-      // A tag match is no proof; DecodeAt compares the n-gram itself.
+      // A tag match proves nothing; DecodeAt compares the n-gram itself.
       if ((slots_[slot] & ~kOffsetMask) != tag) continue;
       if (DecodeAt((slots_[slot] & kOffsetMask) - 1, context.last(n),
                    {ranks + longest - n, n}, tree)) {

@@ -27,7 +27,7 @@ class Interpreter {
 
  private:
   using ValueOr = absl::StatusOr<Value>;
-  // Where execution goes on behind a statement.
+  // Where execution goes on after a statement.
   enum class Flow : uint8_t { kNext, kBreak, kContinue };
   using FlowOr = absl::StatusOr<Flow>;
 

@@ -234,7 +234,7 @@ class BeastConnection final
   }
   // The request that begins in what has been read, or in what will be.
   void BeginRequest() {
-    // Empty lines may precede it: old clients put one behind a body.
+    // Empty lines may precede it: old clients put one after a body.
     unread_.erase(0, unread_.find_first_not_of("\r\n"));
     if (unread_.empty()) {
       Read();

@@ -41,7 +41,7 @@ struct ApiError {
   std::string Json() const;
 };
 
-// `status` is not OK. Of errors that are ours alone (500) the message is not
+// `status` is not OK. The message of an error that is ours alone (500) is not
 // shown.
 ApiError ToApiError(const absl::Status& status);
 

@@ -15,8 +15,8 @@
 
 namespace foretoken::gateway {
 
-// Splits the output of one choice into reasoning, content and tool calls. What
-// the request does not want is dropped: the reasoning, or calls behind the
+// Splits the output of one choice into reasoning, content and tool calls, and
+// drops what the request does not want: the reasoning, or calls after the
 // first. Owned by one thread.
 class ChatSplitter {
  public:

@@ -26,7 +26,7 @@ void ReadConstraintFields(absl::string_view text, RequestFields& fields,
                           ApiRequest& request);
 
 // Reads OpenAI's: `field` of the object of `fields`, which the body spells as
-// `text`. {"type": "text"} is no constraint.
+// `text`. {"type": "text"} sets no constraint.
 void ReadFormatField(absl::string_view text, const char* field,
                      RequestFields& fields, ApiRequest& request);
 

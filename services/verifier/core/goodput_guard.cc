@@ -126,7 +126,7 @@ void GoodputGuard::Note(const GuardPass& pass) {
   }
 }
 
-// The median of the last passes: one that some sessions missed is no change.
+// The median of the last passes: sessions that miss one pass do not change it.
 int GoodputGuard::LoadOf(const GuardPass& pass) {
   recent_sessions_[recent_] = std::max(1, pass.sessions);
   recent_ = (recent_ + 1) % kRecent;

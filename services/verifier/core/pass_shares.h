@@ -8,9 +8,9 @@
 // the weights. Beyond that, the many sessions of one caller, or a long prompt,
 // would slow down the rounds of all others. So a pass takes no longer than any
 // caller's own rounds would take alone, divided by the caller's share of the
-// weights: nobody gets less than that share of the machine. Prompts of a caller
-// count as much as its rounds. Every caller's first round and a few prompt rows
-// always run. Without measured costs there is no such limit.
+// weights: no caller gets less than that share of the machine. Prompts of a
+// caller count as much as its rounds. Every caller's first round and a few
+// prompt rows always run. Without measured costs there is no such limit.
 //
 // Source: Goyal, Vin and Cheng, "Start-time Fair Queueing" (SIGCOMM 1996).
 //

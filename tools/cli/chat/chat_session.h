@@ -24,7 +24,7 @@
 namespace foretoken::cli {
 
 struct ChatOptions {
-  // Of every answer; its prompt is not used.
+  // For every answer; its prompt is not used.
   GenerationRequest request;
   std::string system;
   bool show_drafters = false;

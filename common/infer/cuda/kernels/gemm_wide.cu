@@ -77,7 +77,7 @@ __device__ __forceinline__ Slice SliceOfBlock(const GemmParams& p) {
   return slice;
 }
 
-// A ring of stages; the barriers behind them: a stage is full, a stage is free.
+// A ring of stages, then the barriers: a stage is full, a stage is free.
 template <typename Shape>
 struct Ring {
   uint32_t base = 0;
