@@ -56,6 +56,7 @@ absl::Status WriteCorpusTokens(CorpusReader& corpus, const Tokenizer& tokenizer,
             return;
           }
           std::vector<TokenId> encoded = tokenizer.Encode(batch.texts[i - 1]);
+          // Outputs end in this token as well, so that it may be drafted.
           if (tokenizer.eos_token() >= 0) {
             encoded.push_back(tokenizer.eos_token());
           }
