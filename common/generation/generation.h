@@ -62,14 +62,14 @@ struct GenerationRequest : SessionTerms {
   bool want_round_trees = false;  // see GenerationDelta::round_tree
 };
 
-// What is needed to reproduce the output, and the request's name in logs.
+// Everything needed to reproduce the output, and the request's name in logs.
 struct GenerationStart {
   std::string numerics_fingerprint;
   uint64_t seed = 0;
   std::string request_id;
 };
 
-// What one round drafted and what became of it. The output is the token of
+// The draft of one round and its outcome. The output is the token of
 // prefill and then every round's committed tokens, whenever they are shown;
 // after a stop string the last of them are not.
 struct RoundTree {

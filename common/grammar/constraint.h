@@ -13,7 +13,7 @@
 
 namespace foretoken {
 
-// What a model may write before its constrained text: any text between two
+// Text that a model may write before its constrained text: any, between two
 // tags, and white space around them. An answer that does not begin so is
 // constrained from its beginning.
 struct Thinking {

@@ -1,4 +1,4 @@
-// What each keyword says about one value, or about its parts.
+// The meaning of each keyword for one value, or for its parts.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"

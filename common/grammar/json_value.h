@@ -65,7 +65,7 @@ struct Decimal {
 // < 0, 0, > 0, like strcmp.
 int Compare(const Decimal& a, const Decimal& b);
 
-// What stands between the quotes of a JSON string, as json.dumps writes it with
+// The text between the quotes of a JSON string, as json.dumps writes it with
 // ensure_ascii=False.
 std::string EscapeJson(absl::string_view utf8);
 // One line, with ", " and ": ", members in their order.

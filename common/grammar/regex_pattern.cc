@@ -289,7 +289,7 @@ class Parser : private TextCursor {
     if (max != Pattern::kUnbounded && max < min) {
       return Error("a repetition with its maximum below its minimum", at);
     }
-    // What a lazy quantifier matches is the same.
+    // A lazy quantifier matches the same texts.
     if (!Skip("?") && Next('+')) {
       return NotSupported("a possessive quantifier is", at_);
     }

@@ -80,7 +80,7 @@ class Reader {
   }
 
  private:
-  // What a tag consists of.
+  // Parts of a tag.
   struct Tag {
     std::string begin;
     Symbol rest = 0;  // content and end

@@ -41,7 +41,7 @@ absl::StatusOr<WeightConversion> ParseWeightConversion(absl::string_view text);
 // or less: a smaller type would not make a pass faster.
 inline constexpr int64_t kCachedWeightBytes = int64_t{64} << 20;
 
-// What kAuto means for a model whose matrices have `bytes` in all and stay
+// Resolves kAuto for a model whose matrices have `bytes` in all and stay
 // quantised while they are multiplied (`quantised`): kQ4_0 or kKeep. The others
 // mean themselves.
 WeightConversion Resolve(WeightConversion conversion, int64_t bytes,

@@ -138,7 +138,8 @@ std::string PresetNames() {
                        });
 }
 
-// What is left to the drafter need not be said: a message has no value for it.
+// Leave out options that are the drafter's to choose: a message has no value
+// for them.
 absl::StatusOr<ModeSpec> WithoutAuto(const ModeReader& read) {
   auto parameters = read.spec().parameters();
   for (const ModeParameter& parameter : read.parameters()) {

@@ -91,7 +91,7 @@ struct OuroborosOptions {
   // for their time: gamma and window are upper limits.
   bool by_price = false;
 
-  // What the draft worker settles by the prices of passes and rows.
+  // Options that the draft worker adapts to the prices of passes and rows.
   static OuroborosOptions ByPrice();
 
   int LookaheadColumns() const { return lookahead < 0 ? window : lookahead; }

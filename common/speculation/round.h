@@ -61,13 +61,13 @@ struct SessionRequest : SessionTerms {  // `sampling` with the final seed
   int64_t max_length = 0;
   // The session ends when one of these is committed.
   std::vector<TokenId> stop_tokens;
-  // What `constraint` allows, if there is one; each process compiles it anew.
+  // `constraint` as it was compiled, if there is one; each process compiles it.
   std::shared_ptr<const grammar::Grammar> grammar;
   // Rounds must report RoundResult::row_tokens; otherwise it may be empty.
   bool want_row_tokens = false;
   // Numerics that produced the text so far; empty: any.
   std::string numerics_fingerprint;
-  // Who asked for it: callers share the verifier by weight.
+  // The caller: callers share the verifier by weight.
   std::string caller;
   double weight = 1;  // kMinCallerWeight..kMaxCallerWeight
 };

@@ -66,7 +66,7 @@ class TokenTree {
     return !rep_->probe.empty() && rep_->probe[node];
   }
 
-  // What a merge knows of its nodes (draft_tree.h): [size], empty in other
+  // Estimates of a merge for its nodes (draft_tree.h): [size], empty in other
   // trees.
   absl::Span<const float> probs() const { return Array(&DraftTree::probs); }
   absl::Span<const DrafterId> parts() const { return Array(&DraftTree::parts); }

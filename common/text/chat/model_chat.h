@@ -57,7 +57,7 @@ class ModelChat {
   bool has_template() const { return default_.has_value(); }
   // How the model writes the tool calls of its answers, by its template.
   ToolCallForm tool_call_form() const { return form_; }
-  // What it writes around their parts. Not for kNone.
+  // Text that it writes around their parts. Not for kNone.
   const ToolCallWrapper& tool_call_wrapper() const { return wrapper_; }
   // Special tokens of the vocabulary that structure answers of that form.
   const ControlTokens& tool_call_controls() const { return controls_; }

@@ -16,7 +16,7 @@
 
 namespace foretoken::gateway::beast_server {
 
-// What connections need of their server.
+// The part of the server that its connections use.
 struct Shared {
   Shared(const HttpServerOptions& from, HttpHandler& to,
          HttpServerObserver& watcher)

@@ -14,7 +14,7 @@
 
 namespace foretoken::gateway {
 
-// What a client that went away before its answer is counted as; never sent.
+// Counted for a client that went away before its answer; never sent.
 inline constexpr int kClientGone = 499;
 
 // InvalidArgument about one field of the request: "<field>: <message>". `code`

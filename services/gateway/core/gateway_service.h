@@ -58,7 +58,7 @@ struct GatewayOptions {
   int32_t max_waiting_bodies = 1024;  // for such a thread
 };
 
-// What a GatewayService works with. All pointers may be null and must outlive
+// Surroundings of a GatewayService. All pointers may be null and must outlive
 // it.
 struct GatewayParts {
   const Tokenizer* tokenizer = nullptr;  // for the texts of tokens
@@ -103,7 +103,7 @@ class GatewayService final : public HttpHandler {
     std::string request_id;
     Caller caller;
   };
-  // What endpoints that generate differ in.
+  // Differences between the endpoints that generate.
   struct Form {
     const char* id_prefix;
     GenerationExchange::MakeAnswer make_answer;

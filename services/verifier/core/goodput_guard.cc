@@ -51,7 +51,7 @@ constexpr double kNoiseWeight = 5;
 constexpr double kMaxNoiseWeight = 50;
 constexpr double kLeastNoise = 0.02 * 0.02;
 
-// What drafting is expected to add (logarithm) with 1, 2, 4, ... sessions, and
+// Expected gain of drafting (logarithm) with 1, 2, 4, ... sessions, and
 // how uncertain that is. A busy verifier begins without drafts: where they do
 // not pay, passes full of them take long.
 constexpr double kExpected[] = {0.4, 0.3, 0.2, 0.1, -0.02};

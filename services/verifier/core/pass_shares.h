@@ -29,7 +29,7 @@
 
 namespace foretoken::verifier {
 
-// What one admitted session could put into a pass.
+// Rows that one admitted session could put into a pass.
 struct PassDemand {
   std::string caller;
   double weight = 1;       // of the caller, above 0

@@ -53,7 +53,7 @@ __device__ __forceinline__ int GroupStage(const GemmParams& p, int group) {
   return GroupBegin(p.k / kGemmKStep, p.groups, group) * kStagesOfStep;
 }
 
-// What a thread block computes: one group of K, or all of them.
+// Work of a thread block: one group of K, or all of them.
 struct Slice {
   int first_group = 0, end_group = 0;
   int begin = 0, stages = 0;

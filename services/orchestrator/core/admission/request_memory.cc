@@ -50,7 +50,7 @@ constexpr int64_t kParsedBytesPerWireByte = 12;
 }  // namespace
 
 MemoryParts DivideMemory(int64_t budget) {
-  // What the division leaves over goes to the first part.
+  // The remainder of the division goes to the first part.
   const int64_t each = budget / 8 * 3;
   return {.receiving = budget - 2 * each, .encoding = each, .requests = each};
 }

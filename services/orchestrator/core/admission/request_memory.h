@@ -51,7 +51,7 @@ int64_t EncodingBytesOf(absl::string_view text);
 int64_t DetokenizeBytes(absl::Span<const TokenId> token_ids,
                         const Tokenizer* tokenizer);
 
-// What the largest request takes that is valid, from its message on.
+// Bytes of the largest valid request, from its message on.
 // Detokenize, whose texts depend on the vocabulary, is left out.
 int64_t LargestRequestBytes(int64_t max_prompt_bytes,
                             int64_t max_constraint_bytes, bool with_tokenizer);
