@@ -175,7 +175,7 @@ struct Fits {
   absl::Status operator()(const DraftModelOptions& options) const {
     return CheckNodes("gamma", options.gamma.value_or(1), limits);
   }
-  // The target's own window takes rows beside those of the draft.
+  // The target's own window takes rows besides those of the draft.
   absl::Status operator()(const LookaheadOptions& options) const {
     return CheckRows(
         absl::StrCat("window=", options.window, " and ngram=", options.ngram),

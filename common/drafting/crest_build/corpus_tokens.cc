@@ -11,7 +11,7 @@ namespace {
 
 // Two batches are in memory: one is encoded while the next is read.
 constexpr size_t kBatchBytes = size_t{2} << 20;
-// Overhead of a document beside its text, including its list of ids.
+// Overhead of a document besides its text, including its list of ids.
 constexpr size_t kBytesPerDocument = 128;
 
 struct Batch {

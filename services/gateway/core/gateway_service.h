@@ -148,7 +148,7 @@ class GatewayService final : public HttpHandler {
   absl::StatusOr<GeneratorInfo> ActiveModel();
   // The same, if it has the name that the request gives.
   absl::StatusOr<GeneratorInfo> ModelNamed(absl::string_view name);
-  // Takes the memory for it from the context's share, beside that of the
+  // Takes the memory for it from the context's share, besides that of the
   // conversation and `other_bytes` of the request. `thinking`: see
   // ModelChat::Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeChat(

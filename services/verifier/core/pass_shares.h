@@ -42,7 +42,7 @@ struct PassDemand {
 
 class PassShares {
  public:
-  // `rows` of a pass; beside rounds, at most `text_rows` of them for prompts.
+  // `rows` of a pass; besides rounds, at most `text_rows` of them for prompts.
   PassShares(int32_t rows, int32_t text_rows)
       : rows_(rows), text_rows_(text_rows), budget_(rows, 0) {}
 

@@ -11,7 +11,7 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// State of a request beside its prompt: thread, decode loop, drafting.
+// State of a request besides its prompt: thread, decode loop, drafting.
 constexpr int64_t kStateBytes = 192 << 10;
 // A text and, of every byte, an id.
 constexpr int64_t kBytesPerTextByte = 1 + sizeof(TokenId);

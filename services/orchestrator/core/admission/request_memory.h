@@ -42,7 +42,7 @@ inline constexpr int64_t kCompileBytes = int64_t{64} << 20;
 
 // A text and its ids, with the answer that holds them.
 int64_t TokenizeBytes(int64_t text_bytes);
-// Beside those, while the text is encoded. Holds for tokenizers whose normal
+// Besides those, while the text is encoded. Holds for tokenizers whose normal
 // form of a text is not longer than the text, but for its spaces.
 int64_t EncodingBytes(int64_t text_bytes);
 // The same, of a text that may be malformed.
