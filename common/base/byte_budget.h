@@ -85,7 +85,7 @@ class ByteBudget {
   // The most that one owner gets.
   int64_t max_share() const { return limit_ / (kGreed + 1) * kGreed; }
   int64_t used() const;
-  // What one owner holds.
+  // The bytes of one owner.
   int64_t held(const std::string& owner) const;
   // Number of waits in TakeWhenFree.
   int64_t waiting() const;

@@ -1,13 +1,12 @@
 // FairWorkerPool: threads for work that takes a while, shared by the owners of
 // that work.
 //
-// What waits is served in turn by owner (FairQueue). An owner with work running
-// gets a further thread only while more than half of the threads are idle: few
-// owners with endless work then leave a thread for the next one, and one alone
-// still has half of them. Threads after the first are started on demand.
-// All have a lower priority than their process: endless work hardly slows an
-// engine on the same processors.
-// Thread-safe.
+// Waiting work is served in turn by owner (FairQueue). An owner with work
+// running gets a further thread only while more than half of the threads are
+// idle: few owners with endless work then leave a thread for the next one, and
+// one alone still has half of them. Threads after the first are started on
+// demand. All have a lower priority than their process: endless work hardly
+// slows an engine on the same processors. Thread-safe.
 #ifndef FORETOKEN_COMMON_BASE_FAIR_WORKER_POOL_H_
 #define FORETOKEN_COMMON_BASE_FAIR_WORKER_POOL_H_
 

@@ -23,7 +23,7 @@ namespace {
 constexpr size_t kChunkBytes = size_t{256} << 10;
 
 // GzStream: the bytes of a file, inflated if it is gzip. zlib's own gzFile
-// reports a truncated stream as a normal end of file and ignores data behind
+// reports a truncated stream as a normal end of file and ignores data after
 // the first member; a corpus must not lose text silently.
 class GzStream {
  public:
@@ -85,7 +85,7 @@ class GzStream {
   GzStream(int fd, std::string path)
       : fd_(fd), path_(std::move(path)), input_(kChunkBytes) {}
 
-  // Moves the unread bytes to the front of input_ and reads more behind them,
+  // Moves the unread bytes to the front of input_ and reads more after them,
   // or sets at_end_.
   absl::Status Fill() {
     if (begin_ > 0) {

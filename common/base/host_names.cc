@@ -22,7 +22,7 @@ bool IsAddress(int family, const std::string& text) {
 }  // namespace
 
 bool IsLoopbackPeer(absl::string_view peer) {
-  // IPv6 peers are networks; that of ::1 holds nobody else.
+  // IPv6 peers are networks; that of ::1 has no other address in use.
   return absl::StartsWith(peer, "127.") || peer == "::/64";
 }
 

@@ -16,7 +16,7 @@ constexpr size_t kMaxMessageBytes = 200;
 // The most of a key that an error message quotes.
 constexpr size_t kMaxShownBytes = 120;
 
-// Builds the value from the parser's events. Each takes constant time, beside
+// Builds the value from the parser's events. Each takes constant time, besides
 // that of finding a key in its object; nlohmann's own parser with a callback
 // looks at all members of the parent whenever an object ends.
 class Builder : public nlohmann::json_sax<Json> {

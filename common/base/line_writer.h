@@ -1,10 +1,10 @@
 // LineWriter: writes lines to a descriptor and never waits for its reader.
 //
 // A pipe that is not read would otherwise stop every thread that logs, and with
-// them the service. What a full pipe, socket or terminal does not take is kept,
-// up to kMaxKeptBytes, and written by a thread of its own once there is room;
-// further lines are dropped and counted, and a line says how many as soon as
-// there is room again. Lines keep their order.
+// them the service. Bytes that a full pipe, socket or terminal does not take
+// are kept, up to kMaxKeptBytes, and written by a thread of its own once there
+// is room; further lines are dropped and counted, and a line says how many as
+// soon as there is room again. Lines keep their order.
 //
 // Thread-safe. A line that need not be kept is written in one piece, where the
 // system does that (pipes: up to 4 KiB).

@@ -16,7 +16,7 @@
 namespace foretoken {
 namespace {
 
-// What a reader that still lives needs to make room for the last line.
+// Time for a reader that still lives to make room for the last line.
 constexpr absl::Duration kLastLineTime = absl::Seconds(1);
 
 std::atomic<LogLevel> min_level{LogLevel::kInfo};

@@ -1,5 +1,5 @@
-// What the operating system lets this process have, and how its listeners share
-// it.
+// Limits that the operating system sets for this process, and how listeners
+// share it.
 //
 // Every connection is a descriptor, and so is what the process needs for
 // itself: files, sockets to peers, epoll. A listener that knows of no other

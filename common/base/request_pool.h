@@ -136,7 +136,7 @@ class RequestPool {
 
   mutable absl::Mutex mu_;
   const Jitter jitter_ ABSL_GUARDED_BY(mu_);
-  // Of recent requests, from their start to their end.
+  // Mean time of recent requests, from start to end.
   absl::Duration service_time_ ABSL_GUARDED_BY(mu_) = absl::ZeroDuration();
   FairQueue<PooledRequest> queue_ ABSL_GUARDED_BY(mu_);
   std::deque<PooledRequest> begun_ ABSL_GUARDED_BY(mu_);  // for idle threads

@@ -164,7 +164,7 @@ absl::StatusOr<bool> CorpusReader::Next(CorpusDocument& document) {
       ++documents_;
       return true;
     }
-    // In a sound file the next call goes on behind the bad document; otherwise
+    // In a sound file the next call goes on after the bad document; otherwise
     // the rest of the file cannot be read.
     if (!found.ok()) {
       if (!options_.skip_invalid || !IsBadInput(found.status())) return found;

@@ -55,9 +55,9 @@ struct DraftRound {
   // New phrases of another session's working pool of this request, for the
   // shared pool of its scope.
   std::vector<Phrase> phrases;
-  // What other drafters propose for this round, with their estimates.
+  // The other drafters' proposals for this round, with their estimates.
   DraftTree hints;
-  // What a token costs the request at present, in time of its rounds. Zero:
+  // Cost of a token to the request at present, in time of its rounds. Zero:
   // unknown.
   absl::Duration token_time;
   // row_ms[i]: milliseconds by which draft node i + 1 lengthens the target's

@@ -13,7 +13,7 @@ namespace foretoken {
 class CrestSource;
 class StaticPrior;
 
-// What a drafter may use beside the request itself.
+// Resources of a drafter in addition to the request itself.
 struct DrafterResources {
   std::shared_ptr<const StaticPrior> prior;  // null: none
   std::shared_ptr<CrestSource> crest;        // `crest` needs it

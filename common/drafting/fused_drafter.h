@@ -83,7 +83,7 @@ class FusedMemory {
 
 struct FusedOptions {
   std::shared_ptr<const StaticPrior> prior;  // null: none
-  // What the scope's own outputs add to it; null: none.
+  // Prior of the scope's own outputs, laid over it; null: none.
   std::shared_ptr<const StaticPrior> scope_prior;
 
   // Which of the request's own text, the history and the candidates of verified

@@ -88,7 +88,7 @@ class Candidates {
 
 class NextTokenModel {
  public:
-  // What the model blends. Any member may be null; all must outlive the model.
+  // The sources that the model blends. Any may be null; all must outlive it.
   struct Evidence {
     const StaticPrior* prior = nullptr;  // shared by all scopes
     const WindowTrie* request = nullptr;

@@ -88,7 +88,7 @@ void NgramTrie::EraseSlot(int32_t node) {
   size_t hole = Home(nodes_[node].parent, nodes_[node].token);
   while (slots_[hole] != node) hole = (hole + 1) & mask;
   // Backward-shift deletion: later entries of the run move into the hole unless
-  // their home lies behind it. No tombstones are needed.
+  // their home lies after it. No tombstones are needed.
   for (size_t slot = (hole + 1) & mask; slots_[slot] != kNone;
        slot = (slot + 1) & mask) {
     const Node& held = nodes_[slots_[slot]];

@@ -139,7 +139,7 @@ uint64_t Selection::FileBytesAt(float threshold) const {
 bool Selection::Fit(uint64_t max_bytes) {
   if (LeastBytes() > max_bytes) return false;
   // Find an upper bound, then bisect: the file shrinks as the threshold grows.
-  // What is kept is prefix-closed, because worth never increases from an n-gram
+  // The kept set is prefix-closed, because worth never increases from an n-gram
   // to those that it begins.
   double low = 0;
   double high = 1e-6;

@@ -18,7 +18,7 @@ CandidateRows CandidateRows::Of(
     const std::vector<TokenLogprob>& top = candidates[row];
     for (size_t i = 0; i < std::min(width, top.size()); ++i) {
       const float nats = top[0].logprob - top[i].logprob;
-      // Infinities and what they leave (NaN) are no candidates.
+      // Infinities, and the NaN that they leave, end the list.
       if (!(nats >= 0.0f) || !std::isfinite(nats) || top[i].token < 0) break;
       rows.tokens[row * width + i] = top[i].token;
       rows.costs[row * width + i] = static_cast<uint8_t>(

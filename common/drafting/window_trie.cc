@@ -78,7 +78,7 @@ void MoveForward(uint32_t* entries, uint32_t capacity, uint32_t index) {
   if (target != index) MoveEntry(entries, capacity, index, target);
 }
 
-// The count of entry `index` shrank: move it behind all entries of a greater
+// The count of entry `index` shrank: move it after all entries of a greater
 // count.
 void MoveBack(uint32_t* entries, uint32_t capacity, uint32_t size,
               uint32_t index) {

@@ -12,7 +12,7 @@ namespace foretoken {
 
 class PassBudget {
  public:
-  // `rows` of the pass; `text_rows` of them are kept for text. Beside rounds,
+  // `rows` of the pass; `text_rows` of them are kept for text. Besides rounds,
   // text gets no more than those.
   PassBudget(int32_t rows, int32_t text_rows)
       : rows_(rows), text_rows_(text_rows) {}

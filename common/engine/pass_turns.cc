@@ -52,7 +52,7 @@ void PassTurns::Seat::End(absl::Time now, bool goes_on, bool goes_first) {
   last_pass_ = now - began_;
   waits_ = goes_on;
   goes_first_ = goes_first;
-  // The wait for the next pass begins now, which puts this seat behind all that
+  // The wait for the next pass begins now, which puts this seat after all that
   // wait already.
   since_ = now;
   called_ = true;

@@ -42,14 +42,14 @@ struct Caller {
   int64_t tokens_per_minute = 0;    // prompt and output; 0: no limit
 };
 
-struct GenerationRequest {
+// Its sampling.end_tokens are filled in from the fields below, and a request_id
+// that is empty is drawn.
+struct GenerationRequest : SessionTerms {
   Caller caller;
   // Encoded with the tokenizer, BOS included where the model's files ask for
   // it; unset: `prompt` is taken as it is.
   std::optional<std::string> text;
   std::vector<TokenId> prompt;  // BOS included, if it has one
-  // end_tokens is filled in from the fields below.
-  SamplingParams sampling;
   bool has_seed = true;  // false: a seed is drawn, and sampling.seed not used
   std::optional<Mode> mode;               // unset: the service's default
   std::optional<int32_t> max_tree_nodes;  // unset: the service's limit
@@ -57,24 +57,19 @@ struct GenerationRequest {
   std::vector<TokenId> stop_token_ids;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
-  Constraint constraint;    // on the output; empty: none
-  std::string cache_scope;  // bounds every sharing of text
-  std::string request_id;   // for logs; drawn where it is empty
-  std::string traceparent;  // W3C header of the caller's span; empty: none
-  absl::Time deadline = absl::InfiniteFuture();
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
   bool want_round_trees = false;  // see GenerationDelta::round_tree
 };
 
-// What is needed to reproduce the output, and the request's name in logs.
+// Everything needed to reproduce the output, and the request's name in logs.
 struct GenerationStart {
   std::string numerics_fingerprint;
   uint64_t seed = 0;
   std::string request_id;
 };
 
-// What one round drafted and what became of it. The output is the token of
+// The draft of one round and its outcome. The output is the token of
 // prefill and then every round's committed tokens, whenever they are shown;
 // after a stop string the last of them are not.
 struct RoundTree {

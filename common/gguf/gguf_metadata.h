@@ -93,7 +93,7 @@ class GgufMetadata {
 
   // Whole arrays of at most `max_count` elements; nothing where the key is
   // absent. The count is checked before anything is allocated: elements of one
-  // byte take eight here, so that the file's size is no bound on memory.
+  // byte take eight here, so that the file's size does not bound memory.
   absl::StatusOr<std::optional<std::vector<absl::string_view>>> Strings(
       absl::string_view key, uint64_t max_count) const;
   absl::StatusOr<std::optional<std::vector<int64_t>>> Integers(

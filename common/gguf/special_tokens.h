@@ -21,8 +21,8 @@ inline constexpr char kGgufBosKey[] = "tokenizer.ggml.bos_token_id";
 inline constexpr char kGgufEosKey[] = "tokenizer.ggml.eos_token_id";
 
 // The key's id or the default, if the vocabulary has a token of that id;
-// nothing where there is neither. InvalidArgument for a key that is no id below
-// `vocab_size`.
+// nothing where there is neither. InvalidArgument for a key that is not an id
+// below `vocab_size`.
 absl::StatusOr<std::optional<int64_t>> GgufBosToken(
     const GgufMetadata& metadata, int64_t vocab_size);
 absl::StatusOr<std::optional<int64_t>> GgufEosToken(

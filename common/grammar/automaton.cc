@@ -10,7 +10,7 @@ namespace {
 
 using Nonterminal = Grammar::Nonterminal;
 
-// Memory of a node of each kind beside its vectors, about.
+// Memory of a node of each kind besides its vectors, about.
 constexpr int64_t kPlaceBytes = 160;
 constexpr int64_t kColumnBytes = 160;
 constexpr int64_t kStateBytes = 112;

@@ -97,7 +97,7 @@ class Automaton {
   }
   int64_t bytes() const { return bytes_ + regexes_.bytes(); }  // about
   int64_t steps() const { return steps_; }  // computed, not looked up
-  // What was computed so far, in units of some 100 ns on a slow core.
+  // Work so far, in units of some 100 ns on a slow core.
   int64_t work() const { return work_; }
 
  private:
@@ -142,7 +142,7 @@ class Automaton {
     bool last = false;  // final, and nothing can follow
     std::vector<Edge> edges;
   };
-  // What identifies a place.
+  // Key of a place.
   struct PlaceKey {
     enum Phase : uint8_t { kRule, kStart, kItem, kValue, kAfter } phase = kRule;
     int32_t nonterminal = 0;
@@ -159,7 +159,7 @@ class Automaton {
   };
   struct Column {
     std::vector<Item> kernel;
-    // What waits for a terminal or a nonterminal, sorted by symbol.
+    // Items that wait for a terminal or a nonterminal, sorted by symbol.
     std::vector<std::pair<int32_t, Item>> terminals;
     std::vector<std::pair<int32_t, Item>> nonterminals;
     int32_t dfa = 0;  // of its terminals; 0: none
@@ -188,7 +188,7 @@ class Automaton {
     bool accepting = false;
   };
 
-  // What StaysOn has found out about a state.
+  // Results of StaysOn for a state.
   struct Loops {
     CharacterGroups stays = 0;
     CharacterGroups leaves = 0;

@@ -13,7 +13,7 @@
 
 namespace foretoken {
 
-// What a model may write before its constrained text: any text between two
+// Text that a model may write before its constrained text: any, between two
 // tags, and white space around them. An answer that does not begin so is
 // constrained from its beginning.
 struct Thinking {
@@ -63,7 +63,7 @@ struct Constraint {
   bool operator==(const Constraint&) const = default;
 };
 
-// Whether white space behind the closing tag belongs to the constrained text,
+// Whether white space after the closing tag belongs to the constrained text,
 // which then follows the tag directly: where the text may have to begin with
 // some.
 inline bool KeepsSpaceAfterThinking(const Constraint& constraint) {

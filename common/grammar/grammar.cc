@@ -314,7 +314,7 @@ absl::StatusOr<Grammar> GrammarBuilder::Build(Symbol root) && {
     return symbol >= 0 ? live_terminal[symbol] : live[~symbol];
   };
 
-  // What can never match goes, so that every beginning has an end.
+  // Remove rules that can never match, so that every beginning has an end.
   for (Nonterminal& nonterminal : grammar.nonterminals) {
     auto& bodies = nonterminal.alternatives;
     bodies.erase(std::remove_if(bodies.begin(), bodies.end(),

@@ -67,7 +67,7 @@ struct GrammarLimits {
   int64_t terminals = 50'000;
 };
 
-// What a built grammar consists of; the automaton reads it.
+// A built grammar, as the automaton reads it.
 struct Grammar {
   struct Nonterminal {
     enum Kind : uint8_t { kRules, kList, kObject } kind = kRules;

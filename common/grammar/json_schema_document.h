@@ -93,7 +93,7 @@ class SchemaDocument {
   SchemaDocument(const SchemaDocument&) = delete;
   SchemaDocument& operator=(const SchemaDocument&) = delete;
 
-  // InvalidArgument if the root is no schema. Schemas live as long as this.
+  // InvalidArgument if the root is not a schema. Schemas live as long as this.
   absl::StatusOr<const Schema*> root();
   // The schema at `json`, which is a part of `parent` at "keyword" or
   // "keyword/name". InvalidArgument if it is neither a boolean nor an object.

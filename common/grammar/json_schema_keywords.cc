@@ -1,4 +1,4 @@
-// What each keyword says about one value, or about its parts.
+// The meaning of each keyword for one value, or for its parts.
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
@@ -122,7 +122,7 @@ const absl::StatusOr<Expr>& SchemaReader::Format(absl::string_view format) {
   auto found = formats_.find(format);
   if (found == formats_.end()) {
     absl::StatusOr<Expr> content = JsonFormat(format, regexes_);
-    // A standard format that is not known is no annotation.
+    // A standard format that is not supported must not pass for an annotation.
     if (absl::IsNotFound(content.status()) && IsStandardFormat(format)) {
       content = absl::UnimplementedError(
           absl::StrCat(format, " cannot be expressed"));

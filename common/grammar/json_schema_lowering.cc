@@ -366,7 +366,7 @@ absl::Status SchemaLowering::AddObject(Symbol symbol, const SchemaSet& set,
   }
   bool any_needs = false;
   for (const auto& [key, needed] : branch.needs) {
-    // What is there anyway need not be asked for.
+    // No need to ask for members that are there anyway.
     if (!named.contains(key) || required.contains(needed)) continue;
     rule.members[index[key]].needs.push_back(index[needed]);
     any_needs = true;

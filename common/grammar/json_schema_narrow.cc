@@ -1,4 +1,4 @@
-// What a branch allows: whether anything at all, and whether a given value.
+// Whether a branch allows anything at all, and whether it allows a given value.
 #include <algorithm>
 #include <cstddef>
 
@@ -163,7 +163,7 @@ absl::Status SchemaReader::NarrowArray(Branch& branch) {
 }
 
 absl::Status SchemaReader::NarrowObject(Branch& branch) {
-  // What required members need is required.
+  // Members that required ones depend on are required.
   if (!branch.needs.empty()) {
     absl::flat_hash_set<absl::string_view> required(branch.required.begin(),
                                                     branch.required.end());

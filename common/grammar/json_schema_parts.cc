@@ -95,7 +95,7 @@ absl::StatusOr<std::vector<absl::string_view>> SchemaReader::NamedKeys(
   return named;
 }
 
-// What stands between the quotes of the keys that propertyNames allows.
+// The characters between the quotes of the keys that propertyNames allows.
 absl::StatusOr<Expr> SchemaReader::NameContent(const Branch& branch) {
   SchemaSet set;
   for (const Atom atom : branch.names) AddAtom(atom, set);
@@ -363,7 +363,7 @@ absl::StatusOr<Expr> SchemaReader::NewNumberText(const Branch& branch,
   } else {
     parts.push_back(JsonNumber(range, regexes_));
   }
-  // What follows is about numbers without an exponent.
+  // From here on, numbers have no exponent.
   bool plain = false;
   if (fractions && !integers) {
     parts.push_back(

@@ -71,7 +71,7 @@ struct Limit {
   bool exclusive = false;
 };
 
-// What the object keywords of one schema say about the values of members.
+// Constraints of one schema's object keywords on the values of members.
 struct MemberRules {
   struct Property {
     absl::string_view name;
@@ -90,7 +90,7 @@ struct MemberRules {
   absl::string_view refused;
 };
 
-// What the array keywords of one schema say about the items.
+// Constraints of one schema's array keywords on the items.
 struct ItemRules {
   std::vector<const Schema*> first;
   const Schema* rest = nullptr;  // of the items after `first`
@@ -188,7 +188,7 @@ class SchemaReader {
   // The number of items from which on all have one set.
   static int64_t FirstItems(const Branch& branch);
 
-  // What stands between the quotes of a branch's strings, without `values`, as
+  // The text between the quotes of a branch's strings, without `values`, as
   // json.dumps writes it.
   Expr StringContent(const Branch& branch);
   // The same with every escape, if only the length is limited.

@@ -13,7 +13,7 @@
 
 namespace foretoken::grammar {
 
-// What stands between the quotes of a JSON string of min..max code points (max
+// The text between the quotes of a JSON string of min..max code points (max
 // Regexes::kUnbounded: any number), with every escape that JSON knows
 // (surrogates in pairs only).
 Expr JsonStringContent(int32_t min, int32_t max, Regexes& regexes);
@@ -42,7 +42,7 @@ Expr JsonNumber(const NumberRange& range, Regexes& regexes);
 // more than 15 significant digits before and after the point together.
 std::optional<Expr> JsonMultipleOf(absl::string_view divisor, Regexes& regexes);
 
-// What stands between the quotes of a string of this JSON Schema format;
+// The text between the quotes of a string of this JSON Schema format;
 // NotFound for a format that is not known.
 absl::StatusOr<Expr> JsonFormat(absl::string_view format, Regexes& regexes);
 

@@ -42,7 +42,7 @@ struct JsonMember {
   JsonValue value;
 };
 
-// Linear in the text. Of several members with one key, the last counts.
+// Linear in the text. The last of several members with one key counts.
 // InvalidArgument: not JSON, deeper than `max_depth` levels of containers, or
 // more than `max_values` values.
 absl::StatusOr<JsonValue> ParseJsonValue(absl::string_view text, int max_depth,
@@ -65,7 +65,7 @@ struct Decimal {
 // < 0, 0, > 0, like strcmp.
 int Compare(const Decimal& a, const Decimal& b);
 
-// What stands between the quotes of a JSON string, as json.dumps writes it with
+// The text between the quotes of a JSON string, as json.dumps writes it with
 // ensure_ascii=False.
 std::string EscapeJson(absl::string_view utf8);
 // One line, with ", " and ": ", members in their order.

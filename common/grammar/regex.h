@@ -103,7 +103,7 @@ class Regexes {
     int32_t second = 0;
     int32_t min = 0, max = 0;  // kRepeat
   };
-  // What the digits of a number so far leave of a division.
+  // Remainder of a division of the number whose digits came so far.
   struct Multiple {
     int64_t divisor = 1;
     int64_t remainder = 0;

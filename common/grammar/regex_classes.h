@@ -14,7 +14,7 @@ namespace foretoken::grammar {
 
 // \d, \w, \s and, negated, \D, \W, \S; nullopt for any other letter.
 std::optional<CodePointSet> ClassOfEscape(char letter);
-// What `.` does not match: the line terminators of ECMA-262.
+// Characters that `.` does not match: the line terminators of ECMA-262.
 CodePointSet LineTerminators();
 // \p{name}: a general category, a binary property, Script=... and what else ICU
 // knows; nullopt if it does not know it.

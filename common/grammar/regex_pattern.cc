@@ -289,7 +289,7 @@ class Parser : private TextCursor {
     if (max != Pattern::kUnbounded && max < min) {
       return Error("a repetition with its maximum below its minimum", at);
     }
-    // What a lazy quantifier matches is the same.
+    // A lazy quantifier matches the same texts.
     if (!Skip("?") && Next('+')) {
       return NotSupported("a possessive quantifier is", at_);
     }
@@ -422,8 +422,8 @@ class Parser : private TextCursor {
       AddAtom(first, set, escapes);
     }
     Skip("]");
-    // Halves beside characters are no loss: texts have none. A class of halves
-    // alone is one half of a character that is meant.
+    // Halves of surrogate pairs in a class with characters can be ignored:
+    // texts have none. A class of halves alone means a part of a character.
     if (halves && !negated && set.Ranges().empty() &&
         escapes.Ranges().empty()) {
       return NotSupported("half of a surrogate pair is", begin);

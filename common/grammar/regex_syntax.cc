@@ -90,7 +90,8 @@ class Lowering {
                                               Regexes::kAnything));
   }
 
-  // What the node matches without a text begin, a text end or a look-ahead.
+  // Texts that the node matches without a text begin, a text end or a
+  // look-ahead.
   Expr Plain(int32_t index) {
     if (plain_[index] == kUnknown) plain_[index] = NewPlain(index);
     return plain_[index];
@@ -176,7 +177,7 @@ class Lowering {
             later};
   }
 
-  // What a look-ahead demands of the rest.
+  // Constraint of a look-ahead on the rest.
   absl::StatusOr<Rest> Ahead(int32_t index) {
     const Pattern::Node& n = node(index);
     FORETOKEN_ASSIGN_OR_RETURN(

@@ -80,7 +80,7 @@ class Reader {
   }
 
  private:
-  // What a tag consists of.
+  // Parts of a tag.
   struct Tag {
     std::string begin;
     Symbol rest = 0;  // content and end
@@ -392,7 +392,7 @@ class Reader {
         {rest(true), builder_.Sequence({part(true), further})});
   }
 
-  // By trigger: what its tags consist of behind it.
+  // By trigger: the rest of its tags.
   using TagsOfTriggers = std::vector<std::vector<Symbol>>;
 
   absl::StatusOr<TagsOfTriggers> Sort(const std::vector<std::string>& triggers,

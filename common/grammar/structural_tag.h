@@ -1,4 +1,4 @@
-// Structural tags: text that is free until one of some triggers, behind which a
+// Structural tags: text that is free until one of some triggers, after which a
 // tag follows: its beginning, content of a given form, its end. vLLM and SGLang
 // take them as a response format, in two notations:
 //
@@ -22,8 +22,8 @@
 // Null members count as absent. Every trigger that the text contains begins a
 // tag. A tag belongs to the one trigger that its `begin` starts with; no
 // trigger contains another, and at most 16 may overlap. A tag whose
-// content is any_text ends where its `end` first occurs; free text deeper within
-// a tag is refused, since it could run over that end.
+// content is any_text ends where its `end` first occurs; free text deeper
+// within a tag is refused, since it could run over that end.
 //
 // Source: the notation is that of XGrammar, arXiv:2411.15100, and its
 // documentation.

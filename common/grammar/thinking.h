@@ -2,11 +2,11 @@
 // answers cuts off as thinking, and then the constrained text to the byte.
 //
 // The reader (ThinkingSplitter) takes an answer for thinking that begins with
-// the opening tag, also behind white space, up to the first closing tag, and
-// drops the white space behind that. White space before the opening tag is not
+// the opening tag, also after white space, up to the first closing tag, and
+// drops the white space after that. White space before the opening tag is not
 // allowed here: it would leave no way but to think. So the text of the thinking
 // does not contain the closing tag, a constrained text without thinking does
-// not begin with the opening one, and behind thinking it does not begin with
+// not begin with the opening one, and after thinking it does not begin with
 // white space. Where a constraint cannot be narrowed like that, a grammar's
 // texts follow the closing tag directly and keep their white space.
 #ifndef FORETOKEN_COMMON_GRAMMAR_THINKING_H_

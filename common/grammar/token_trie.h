@@ -55,7 +55,7 @@ class TokenTrie {
   explicit TokenTrie(absl::Span<const Entry> tokens);
 
   absl::Span<const Node> nodes() const { return nodes_; }
-  // What follows the node's byte in tokens, if a character ends with it.
+  // Characters that follow the node's byte in tokens, if one ends with it.
   CharacterGroups groups_below(int32_t node) const { return groups_[node]; }
   // The tokens that end at the node and below it.
   absl::Span<const TokenId> tokens_from(int32_t node) const {

@@ -19,7 +19,7 @@
 //
 // `text`: "none"; "before": any text may stand before the calls, or in place of
 // them; "instead": in place of them only. Such a text does not contain `opener`
-// and, if there is a member `first`, does not begin with it behind any white
+// and, if there is a member `first`, does not begin with it after any white
 // space, since the reader of the answer would take that for a call.
 //
 // The literals are strings, or arrays of strings and of {"control": NAME}, the

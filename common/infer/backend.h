@@ -31,8 +31,8 @@ using SessionId = int64_t;
 
 class KvCache;
 
-// What weights and GEMM inputs are rounded to, and KV unless it has a type of
-// its own; the rest is fp32. fp32 is the oracle, bf16 the default.
+// Type that weights and GEMM inputs are rounded to, and KV unless it has a type
+// of its own; the rest is fp32. fp32 is the oracle, bf16 the default.
 enum class Precision { kFloat32, kBFloat16 };
 
 // Which rows of a PassSession get a token (and logits); the others cost no

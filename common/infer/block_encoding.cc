@@ -236,7 +236,7 @@ void Encode(const float* in, BlockQ6K& block) {
           std::min(127, Nearest(inverse * scales[i / kSub])));
     }
     const float sub_d = d * static_cast<float>(scale);
-    // What is left at 0 here means 0: the scale is 0.
+    // Values left at 0 here mean 0: the scale is 0.
     if (sub_d == 0) continue;
     const int quant = std::clamp(Nearest(in[i] / sub_d), -32, 31) + 32;
     const int half = i / 128, quarter = i % 128 / 32, j = i % 32;

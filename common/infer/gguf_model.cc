@@ -194,7 +194,7 @@ absl::Status RefuseFeatures(Keys& keys, const ModelConfig& config) {
   return keys.RefuseUnknown();
 }
 
-// What the file says by having a tensor or not.
+// Properties that show in whether the file has a tensor.
 absl::Status ReadFromTensors(const GgufFiles& files, ModelConfig& config) {
   const auto has = [&files](const char* name) {
     return files.tensors.contains(name);

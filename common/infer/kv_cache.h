@@ -132,7 +132,7 @@ class KvCache {
   std::vector<Page> pages_;
   std::vector<int32_t> free_;
   int64_t cached_ = 0;  // indexed pages without a session
-  // Of those, the ones that no indexed page follows, oldest first.
+  // Those of them that no indexed page follows, oldest first.
   std::set<std::pair<uint64_t, int32_t>> evictable_;
   absl::flat_hash_map<PrefixKey, int32_t> index_;
   absl::node_hash_map<std::string, int64_t> scopes_;

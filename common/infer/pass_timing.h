@@ -1,5 +1,5 @@
 // PassTiming: the cost of a forward pass by its number of rows, as measured on
-// this machine. It is the price of a draft node. Of fixed size.
+// this machine. It is the price of a draft node. Its size is fixed.
 //
 // Thread-compatible.
 #ifndef FORETOKEN_COMMON_INFER_PASS_TIMING_H_

@@ -41,14 +41,14 @@ absl::StatusOr<WeightConversion> ParseWeightConversion(absl::string_view text);
 // or less: a smaller type would not make a pass faster.
 inline constexpr int64_t kCachedWeightBytes = int64_t{64} << 20;
 
-// What kAuto means for a model whose matrices have `bytes` in all and stay
+// Resolves kAuto for a model whose matrices have `bytes` in all and stay
 // quantised while they are multiplied (`quantised`): kQ4_0 or kKeep. The others
 // mean themselves.
 WeightConversion Resolve(WeightConversion conversion, int64_t bytes,
                          bool quantised);
 
-// The type that a matrix is converted to, or its own. Rows that are no whole
-// blocks stay as they are.
+// The type that a matrix is converted to, or its own. Rows that are not
+// whole blocks stay as they are.
 WeightType ConvertedType(WeightConversion conversion,
                          const WeightTensor& matrix);
 // That of the embedding, of which a pass reads a row for each of its own: at

@@ -393,7 +393,7 @@ inline constexpr Spec kHttpPauses =
     Counter("foretoken_http_pauses_total",
             "Times that a request had to wait for its client to read");
 
-// What each service exports: every Spec stands in exactly one list.
+// The metrics of each service: every Spec stands in exactly one list.
 inline constexpr const Spec* kOrchestratorMetrics[] = {
     &kRequests,           &kRequestsRunning,
     &kPromptTokens,       &kGenerationTokens,

@@ -31,7 +31,7 @@
 
 namespace foretoken::metrics {
 
-// Names on the page: the catalog's, or vLLM's beside them (vllm_names.h).
+// Names on the page: the catalog's, or vLLM's besides them (vllm_names.h).
 enum class MetricNames { kForetoken, kVllm };
 
 class Registry {

@@ -192,6 +192,7 @@ DraftArm FromProto(v1::DraftArm arm) {
 }
 
 void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
+  // Deadline and traceparent travel with the call itself.
   Append(request.tokens, proto->mutable_token_ids());
   proto->set_prompt_length(static_cast<int32_t>(request.prompt_length));
   ToProto(request.sampling, proto->mutable_sampling());

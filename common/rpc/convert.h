@@ -38,7 +38,7 @@ inline constexpr int32_t kMaxTreeNodes = 4096;
 void ToProto(const SamplingParams& params, v1::SamplingParams* proto);
 absl::StatusOr<SamplingParams> FromProto(const v1::SamplingParams& proto);
 
-// An empty constraint is no message. InvalidArgument, by field, for a message
+// An empty constraint has no message. InvalidArgument, by field, for a message
 // without a kind, json_object: false, and more choices than are ever compiled.
 // The message's texts are moved.
 void ToProto(const Constraint& constraint, v1::Constraint* proto);

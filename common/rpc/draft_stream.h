@@ -6,7 +6,7 @@
 // call (half-close, cancel, disconnect, deadline, an error, EndAll) closes its
 // session at once.
 //
-// Statuses, beside those of StreamServer: INVALID_ARGUMENT naming the field;
+// Statuses, besides those of StreamServer: INVALID_ARGUMENT naming the field;
 // FAILED_PRECONDITION for a message out of order, a stale or repeated round, or
 // a different tokenizer; UNAVAILABLE for sessions opened while draining.
 // Thread-safe.

@@ -54,7 +54,7 @@ class HealthService final : public grpc::Service {
   absl::Status Admit(const std::string& name, const std::string& peer)
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Forget(Watch* watch) ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the protocol: a serving status, or unknown.
+  // A serving status of the protocol, or unknown.
   int32_t StatusOf(const std::string& name) const
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 

@@ -5,8 +5,8 @@
 // as bidirectional, as bytes, so that its handler runs before there is a
 // message: a call that sends none is closed after first_message_time, and a
 // message is charged, with what it will be once it is parsed, before that. The
-// handler takes the message's part over (TakeRequestCharge). What finds no room
-// may end calls that have sent no message (silent_calls.h).
+// handler takes the message's part over (TakeRequestCharge). A message that
+// finds no room may end calls that have sent no message (silent_calls.h).
 #ifndef FORETOKEN_COMMON_RPC_REQUEST_STREAM_H_
 #define FORETOKEN_COMMON_RPC_REQUEST_STREAM_H_
 

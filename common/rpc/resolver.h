@@ -16,7 +16,7 @@ class Resolver {
   virtual ~Resolver() = default;
   // The addresses of "HOST:PORT", each with its port ("10.0.0.7:50051",
   // "[fd00::7]:50051"), without duplicates. Blocks. NotFound if the host has
-  // none, Unavailable if nobody can say.
+  // none, Unavailable if no name server answers.
   virtual absl::StatusOr<std::vector<std::string>> Resolve(
       const std::string& host_port) = 0;
 };

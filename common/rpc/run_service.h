@@ -34,7 +34,7 @@ struct ServiceInfo {
   int metrics_port;
 };
 
-// Options of every service, beside its own.
+// Options of every service, besides its own.
 struct ServiceConfig {
   ServerOptions rpc;
   metrics::ExposerOptions metrics;

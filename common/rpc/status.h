@@ -21,10 +21,10 @@ grpc::Status ToGrpcStatus(const absl::Status& status);
 absl::Status FromGrpcStatus(const grpc::Status& status);
 
 // The status of a call as its client should see it. gRPC ends a call with
-// CANCELLED that nobody cancelled when it reaches a server during its shutdown,
-// and when the server sees the deadline pass before the client does: the former
-// is StoppingError, and what comes within kDeadlineSlack of the deadline is
-// DEADLINE_EXCEEDED, since little could be done in what is left.
+// CANCELLED, though no client cancelled it, when it reaches a server during its
+// shutdown, and when the server sees the deadline pass before the client does:
+// the former is StoppingError, and what comes within kDeadlineSlack of the
+// deadline is DEADLINE_EXCEEDED, since little could be done in what is left.
 // `cancelled`: the client has cancelled the call; `left`: the time until the
 // deadline as its status is delivered.
 absl::Status StatusOfCall(const grpc::Status& status, bool cancelled,

@@ -87,7 +87,7 @@ class SamplingState {
   // Number of likeliest tokens that are reported as ReportCandidates does, in
   // samples without logprobs; with them, their number is the larger of both.
   void set_candidates(int32_t candidates) { candidates_ = candidates; }
-  // Tokens reported beside the drawn one; -1: nothing is.
+  // Tokens reported besides the drawn one; -1: nothing is.
   int32_t reported() const {
     return candidates_ > 0 ? std::max(candidates_, params_.logprobs)
                            : params_.logprobs;
@@ -133,7 +133,7 @@ class SamplingState {
   // logits.
   bool Adjust(absl::Span<const float> logits, absl::Span<const TokenId> path,
               const uint64_t* allowed, Scratch& scratch) const;
-  // Whether a token that is no end token is allowed.
+  // Whether any token that is not an end token is allowed.
   bool AllowsText(const uint64_t* allowed) const;
   void ApplyPenalties(absl::Span<const TokenId> path, Scratch& scratch) const;
   float Penalised(float logit, int32_t output_count) const;

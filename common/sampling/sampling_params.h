@@ -37,7 +37,7 @@ struct SamplingParams {
   std::vector<TokenId> end_tokens;
 
   // Number of most likely tokens whose log-probabilities are reported (up to
-  // kMaxLogprobs) beside that of the chosen token, from the raw logits. 0: the
+  // kMaxLogprobs) besides that of the chosen token, from the raw logits. 0: the
   // chosen token alone; -1: off.
   int32_t logprobs = -1;
 

@@ -25,7 +25,7 @@ enum class DrafterId : int {
   kFusedHistory,
   kFusedPrior,
   kFusedRecycled,
-  // What the request's constraint forces, in mode auto.
+  // Text that the request's constraint forces, in mode auto.
   kGrammar,
 };
 

@@ -138,7 +138,8 @@ std::string PresetNames() {
                        });
 }
 
-// What is left to the drafter need not be said: a message has no value for it.
+// Leave out options that are the drafter's to choose: a message has no value
+// for them.
 absl::StatusOr<ModeSpec> WithoutAuto(const ModeReader& read) {
   auto parameters = read.spec().parameters();
   for (const ModeParameter& parameter : read.parameters()) {
@@ -174,7 +175,7 @@ struct Fits {
   absl::Status operator()(const DraftModelOptions& options) const {
     return CheckNodes("gamma", options.gamma.value_or(1), limits);
   }
-  // The target's own window takes rows beside those of the draft.
+  // The target's own window takes rows besides those of the draft.
   absl::Status operator()(const LookaheadOptions& options) const {
     return CheckRows(
         absl::StrCat("window=", options.window, " and ngram=", options.ngram),

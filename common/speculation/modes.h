@@ -7,7 +7,7 @@
 //
 // A new mode over an existing drafter needs a row of the table in modes.cc and
 // a message in token_tree.proto; options of its own also need their struct here
-// and their use in services/orchestrator/core/modes.cc.
+// and the drafter made of them in common/drafting/drafter_factory.cc.
 //
 // Thread-compatible.
 #ifndef FORETOKEN_COMMON_SPECULATION_MODES_H_
@@ -91,7 +91,7 @@ struct OuroborosOptions {
   // for their time: gamma and window are upper limits.
   bool by_price = false;
 
-  // What the draft worker settles by the prices of passes and rows.
+  // Options that the draft worker adapts to the prices of passes and rows.
   static OuroborosOptions ByPrice();
 
   int LookaheadColumns() const { return lookahead < 0 ? window : lookahead; }

@@ -38,30 +38,36 @@ inline constexpr size_t kMaxFingerprintBytes = 1024;
 inline constexpr double kMinCallerWeight = 0.01;
 inline constexpr double kMaxCallerWeight = 100;
 
-struct SessionRequest {
-  // Prefix pages are shared within this scope only; empty: not shared.
+// The fields of a request for output (generation.h) that the verifier gets
+// unchanged.
+struct SessionTerms {
+  // Bounds every sharing of text, prefix pages among it; empty: this request
+  // alone.
   std::string cache_scope;
+  SamplingParams sampling;
+  // Applies to the whole output, the part that is replayed included; empty:
+  // none.
+  Constraint constraint;
+  std::string request_id;   // for logs
+  std::string traceparent;  // W3C header of the caller's span; empty: none
+  absl::Time deadline = absl::InfiniteFuture();
+};
+
+struct SessionRequest : SessionTerms {  // `sampling` with the final seed
   // The prompt (BOS included); on a replay, followed by the output so far.
   std::vector<TokenId> tokens;
   int64_t prompt_length = 0;  // of `tokens`, at least 1
   // Maximum of prompt and output together.
   int64_t max_length = 0;
-  SamplingParams sampling;  // with the final seed
   // The session ends when one of these is committed.
   std::vector<TokenId> stop_tokens;
-  // Applies to the whole output, the part that is replayed included; empty:
-  // none.
-  Constraint constraint;
-  // What `constraint` allows, if there is one; each process compiles it anew.
+  // `constraint` as it was compiled, if there is one; each process compiles it.
   std::shared_ptr<const grammar::Grammar> grammar;
-  absl::Time deadline = absl::InfiniteFuture();
   // Rounds must report RoundResult::row_tokens; otherwise it may be empty.
   bool want_row_tokens = false;
   // Numerics that produced the text so far; empty: any.
   std::string numerics_fingerprint;
-  std::string request_id;   // for logs
-  std::string traceparent;  // W3C header; empty: none
-  // Who asked for it: callers share the verifier by weight.
+  // The caller: callers share the verifier by weight.
   std::string caller;
   double weight = 1;  // kMinCallerWeight..kMaxCallerWeight
 };

@@ -53,7 +53,7 @@ class TokenTree {
 
   int size() const { return rep_ == nullptr ? 0 : rep_->nodes.size(); }
   bool empty() const { return size() == 0; }
-  // Number of nodes that are no probes; those of a merge come first.
+  // Number of nodes that are not probes; in a merged tree they come first.
   int draft_nodes() const { return rep_ == nullptr ? 0 : rep_->draft_nodes; }
 
   absl::Span<const TokenId> tokens() const {  // [size]
@@ -66,7 +66,7 @@ class TokenTree {
     return !rep_->probe.empty() && rep_->probe[node];
   }
 
-  // What a merge knows of its nodes (draft_tree.h): [size], empty in other
+  // Estimates of a merge for its nodes (draft_tree.h): [size], empty in other
   // trees.
   absl::Span<const float> probs() const { return Array(&DraftTree::probs); }
   absl::Span<const DrafterId> parts() const { return Array(&DraftTree::parts); }

@@ -54,7 +54,7 @@ struct DecodeRules {
 class Detokenizer {
  public:
   // Position of the ids: at the start of a text, as in Tokenizer::Decode, or
-  // behind a prompt, where leading spaces are not the tokenizer's.
+  // after a prompt, where leading spaces are not the tokenizer's.
   enum class Start : uint8_t { kOfText, kBehindPrompt };
 
   // `tokenizer` must outlive this object.

@@ -1,4 +1,4 @@
-// The memory that Tokenizer::Encode takes beside the text.
+// The memory that Tokenizer::Encode takes besides the text.
 #ifndef FORETOKEN_COMMON_TEXT_ENCODING_MEMORY_H_
 #define FORETOKEN_COMMON_TEXT_ENCODING_MEMORY_H_
 

@@ -26,7 +26,7 @@ inline bool operator==(const PromptSpan& a, const PromptSpan& b) {
   return a.text == b.text && a.from_template == b.from_template;
 }
 
-// Whether an added token steers the model and is no mere text: a special token,
+// Whether an added token steers the model, unlike text: a special token,
 // or one whose text is in brackets (<think>, [INST]), which many files do not
 // mark as special.
 bool IsControlToken(absl::string_view content, bool special);

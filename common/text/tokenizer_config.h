@@ -1,4 +1,4 @@
-// Prompt settings of a model directory, beside the vocabulary itself.
+// Prompt settings of a model directory, besides the vocabulary itself.
 #ifndef FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_
 #define FORETOKEN_COMMON_TEXT_TOKENIZER_CONFIG_H_
 

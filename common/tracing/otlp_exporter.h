@@ -63,7 +63,7 @@ class OtlpExporter final : public SpanSink {
 
  private:
   void Main() ABSL_LOCKS_EXCLUDED(mu_);
-  // Of the batch to be sent now.
+  // Deadline of the batch to be sent now.
   absl::Time NextDeadline() ABSL_LOCKS_EXCLUDED(mu_);
   void Send(absl::Span<const Span> batch, absl::Time deadline);
 

@@ -19,7 +19,7 @@ namespace {
 constexpr absl::Duration kTimingBudget = absl::Milliseconds(250);
 constexpr int32_t kTimedRows = 64;
 
-// Chooses what the LM head computes beside the model's end tokens: the control
+// Chooses what the LM head computes besides the model's end tokens: the control
 // tokens, which chats use, and the commonest ids of the prior.
 absl::Status ChooseHead(const Tokenizer& tokenizer,
                         DraftWorkerService& service) {

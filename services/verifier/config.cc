@@ -55,7 +55,7 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   registry.SetModelName(server.model_name);
   VerifyEngineOptions engine_options = engine;
   engine_options.max_rows_per_pass = backend.max_rows;
-  // Row 0 stands beside the nodes.
+  // One more for row 0.
   engine_options.max_rows_per_session =
       server.sessions.max_rows_per_session + 1;
   if (!draft_guard) engine_options.guard = GuardMode::kWide;

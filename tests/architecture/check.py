@@ -10,6 +10,9 @@
                          machine's wall clock
     check.py parser      CLI11, whose templates take seconds to compile, is
                          included by the classes that hide it and nowhere else
+    check.py headers     headers include gRPC, Protobuf, Boost and the parser of
+                         JSON only where they are wrapped, so that a source that
+                         needs none of them does not compile them
     check.py self        the rules find what they forbid in made-up sources
 
 Exit status 1 and one line for every violation.
@@ -44,6 +47,13 @@ DATED = {"common/base/log.cc", "common/base/clock.h",
 # The flags of services, the commands of tools, and a program of one source.
 PARSERS = {"common/config/flags.cc", "tools/cli/app.cc",
            "tests/lab/crest_postgres_bench.cc"}
+# Headers that take as long to compile, and the headers that may include them.
+HEAVY = (
+    (re.compile(r"grpc(pp)?/|foretoken/v1/.*\.pb\.h$|google/protobuf/"),
+     re.compile(r"common/rpc/|services/[^/]+/(adapters/|server\.h$)")),
+    (re.compile(r"boost/"), re.compile(r"services/gateway/adapters/")),
+    (re.compile(r"nlohmann/json\.hpp$"), re.compile(r"common/base/json\.h$")),
+)
 # The one service that is made of the others.
 COMPOSITE = "services/local/"
 
@@ -141,6 +151,15 @@ def parser(includes):
             for other in included if other.startswith("CLI/")]
 
 
+def headers(includes):
+    """One line for every header that passes a heavy one on."""
+    return [f"header: {file} includes {other}"
+            for file, included in includes.items()
+            if file.endswith(".h") and file.split("/")[0] in PRODUCT
+            for other in included for heavy, wrappers in HEAVY
+            if heavy.match(other) and not wrappers.match(file)]
+
+
 def self_test():
     """What each rule must find, and what it must leave alone."""
     wanted = [
@@ -157,6 +176,10 @@ def self_test():
         (cores, {"services/x/core/a.cc": ["boost/asio/post.hpp"]}),
         (clock, {"services/x/core/a.cc": "const auto now = absl::Now();"}),
         (parser, {"tools/cli/a.h": ["CLI/CLI.hpp"]}),
+        (headers, {"tools/cli/a.h": ["grpcpp/channel.h"]}),
+        (headers, {"services/x/config.h": ["foretoken/v1/b.grpc.pb.h"]}),
+        (headers, {"services/x/server.h": ["boost/asio.hpp"]}),
+        (headers, {"common/text/a.h": ["nlohmann/json.hpp"]}),
     ]
     allowed = [
         (cycles, {"common/a.h": ["common/b.h", "common/c.h"],
@@ -172,6 +195,9 @@ def self_test():
                  "common/base/log.cc": "Format(absl::Now())"}),
         (parser, {"tools/cli/app.cc": ["CLI/CLI.hpp"],
                   "tools/cli/a.cc": ["tools/cli/app.h"]}),
+        (headers, {"tools/cli/a.cc": ["grpcpp/channel.h"],
+                   "services/x/server.h": ["foretoken/v1/b.grpc.pb.h"],
+                   "common/text/a.h": ["nlohmann/json_fwd.hpp"]}),
     ]
     found = [f"{rule.__name__} misses {sources}" for rule, sources in wanted
              if not rule(sources)]
@@ -184,7 +210,7 @@ def self_test():
 
 def main():
     rules = {"cycles": cycles, "direction": direction, "cores": cores,
-             "parser": parser}
+             "parser": parser, "headers": headers}
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name == "self":
         found = self_test()

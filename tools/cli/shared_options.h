@@ -100,7 +100,7 @@ struct DrafterOptions {
 void AddTreeNodesOption(Command command, int& max_tree_nodes);
 
 // --tokenizer --mode --prior --crest --index-memory --state --max-tree-nodes.
-// `modes`: those of the command beside replay's.
+// `modes`: those of the command besides replay's.
 void AddDrafterOptions(Command command, DrafterOptions& options,
                        const std::string& modes = "");
 

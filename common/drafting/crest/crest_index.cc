@@ -27,6 +27,7 @@ absl::Span<uint8_t> Writable(std::string& bytes) {
 
 }  // namespace
 
+// Part of the format: the key of a row in PostgreSQL.
 uint64_t HashNgram(absl::Span<const TokenId> ngram) {
   return XXH3_64bits(ngram.data(), ngram.size() * sizeof(TokenId));
 }
@@ -52,6 +53,7 @@ absl::Status CheckTotals(const CrestMeta& meta, uint64_t entries,
 absl::Status CrestIndex::OpenHead(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(file_, OpenFile::Open(path));
   std::string head(std::min<uint64_t>(CrestMetaBytes(), file_.size()), '\0');
+  // Two reads: the header, which is of fixed length, gives the table's.
   FORETOKEN_ASSIGN_OR_RETURN(size_t got, file_.ReadAt(0, Writable(head)));
   FORETOKEN_ASSIGN_OR_RETURN(const CrestMeta meta,
                              DecodeMeta(AsBytes(head).first(got)));
@@ -64,6 +66,8 @@ absl::Status CrestIndex::OpenHead(const std::string& path) {
 absl::Status CrestIndex::ReadHead(absl::Span<const uint8_t> head,
                                   uint64_t bytes) {
   FORETOKEN_ASSIGN_OR_RETURN(meta_, DecodeMeta(head));
+  // The header gives every length, so a file of any other size was cut off or
+  // written by something else.
   const uint64_t head_bytes = CrestMetaBytes() + meta_.table_bytes();
   if (bytes != head_bytes + meta_.record_bytes || head.size() < head_bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -76,6 +80,8 @@ absl::Status CrestIndex::ReadHead(absl::Span<const uint8_t> head,
 }
 
 absl::Status CrestIndex::CheckDigest() const {
+  // A pass of its own, before anything is parsed: damage is reported as such
+  // and not as an odd record somewhere.
   const std::unique_ptr<XXH3_state_t, decltype(&XXH3_freeState)> state(
       XXH3_createState(), &XXH3_freeState);
   XXH3_64bits_reset(state.get());
@@ -140,6 +146,8 @@ absl::Status CrestIndex::Build() {
     return absl::InvalidArgumentError(absl::StrCat(
         "datastore: ", meta_.entries, " entries in ", record_bytes_, " bytes"));
   }
+  // Every record is parsed with all checks here, once, which is what lets
+  // DecodeRecordIf read records in memory without any.
   slots_.assign(SlotsFor(meta_.entries), 0);
   slot_mask_ = slots_.size() - 1;
 
@@ -165,6 +173,8 @@ absl::Status CrestIndex::Build() {
 void CrestIndex::Insert(uint64_t hash, uint64_t offset) {
   uint64_t slot = hash & slot_mask_;
   while (slots_[slot] != 0) slot = (slot + 1) & slot_mask_;
+  // The offset + 1, because 0 marks a free slot. The tag is the hash's upper
+  // bits, the slot its lower ones, so tags differ within a run of slots.
   slots_[slot] = (hash & ~kOffsetMask) | (offset + 1);
 }
 
@@ -188,7 +198,7 @@ int CrestIndex::Lookup(absl::Span<const TokenId> context,
     const uint64_t tag = hashes[n] & ~kOffsetMask;
     for (uint64_t slot = hashes[n] & slot_mask_; slots_[slot] != 0;
          slot = (slot + 1) & slot_mask_) {
-      // A tag match is no proof; DecodeAt compares the n-gram itself.
+      // A tag match proves nothing; DecodeAt compares the n-gram itself.
       if ((slots_[slot] & ~kOffsetMask) != tag) continue;
       if (DecodeAt((slots_[slot] & kOffsetMask) - 1, context.last(n),
                    {ranks + longest - n, n}, tree)) {
@@ -206,6 +216,8 @@ bool CrestIndex::DecodeAt(uint64_t at, absl::Span<const TokenId> ngram,
   if (!file_.is_open()) {
     return DecodeRecordIf(records_.data() + at, ranks, table_, tree);
   }
+  // The file may have changed since it was validated: parse with all checks. An
+  // error is a miss, since drafts are only hints.
   uint8_t bytes[kMaxCrestRecordBytes];
   const uint64_t most = std::min(sizeof(bytes), record_bytes_ - at);
   const auto got = file_.ReadAt(file_.size() - record_bytes_ + at,
@@ -221,6 +233,8 @@ absl::StatusOr<absl::Span<const uint8_t>> CrestIndex::RecordsAt(
     uint64_t at, Window& window) const {
   if (!file_.is_open()) return records_.subspan(at);
   const uint64_t left = record_bytes_ - at;
+  // The window holds as much as the longest record takes from `at` on, so that
+  // ParseRecord never sees a record cut off by the window.
   const uint64_t want = std::min<uint64_t>(kMaxCrestRecordBytes, left);
   if (at < window.begin || at + want > window.begin + window.bytes.size()) {
     window.begin = at;

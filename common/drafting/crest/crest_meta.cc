@@ -21,6 +21,8 @@ struct CrestFormat {
 
   template <typename Fields, typename Visit>
   static void VisitFields(Fields& meta, Visit&& visit) {
+    // This order is that of the bytes in files and rows: another order, or
+    // another field, needs another magic.
     for (auto& byte : meta.tokenizer_fingerprint) visit(byte);
     visit(meta.vocab_size);
     visit(meta.min_n);
@@ -100,6 +102,8 @@ std::string EncodeMeta(const CrestMeta& meta) { return Header::Encode(meta); }
 
 absl::StatusOr<CrestMeta> DecodeMeta(absl::Span<const uint8_t> bytes) {
   FORETOKEN_ASSIGN_OR_RETURN(const CrestMeta meta, Header::Decode(bytes));
+  // The checksum only says that the bytes are those that were written: a writer
+  // with a fault, or an attacker, can give any numbers.
   FORETOKEN_RETURN_IF_ERROR(CheckRanges(meta));
   return meta;
 }
@@ -114,6 +118,8 @@ absl::StatusOr<TokenTable> DecodeTokenTable(absl::Span<const uint8_t> bytes,
     return absl::InvalidArgumentError(absl::StrCat(
         "token table: ", bytes.size(), " bytes, want ", meta.table_bytes()));
   }
+  // Apart from that of the records, because an index over PostgreSQL reads the
+  // table alone.
   if (XXH3_64bits(bytes.data(), bytes.size()) != meta.table_digest) {
     return absl::InvalidArgumentError("token table: checksum differs");
   }

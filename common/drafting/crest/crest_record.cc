@@ -53,6 +53,8 @@ class Cursor {
  public:
   Cursor(const uint8_t* begin, const uint8_t* end) : at_(begin), end_(end) {}
 
+  // Stays false after the first error; reads go on and give any values, so that
+  // callers check once a node and not once a byte.
   bool ok() const { return ok_; }
   const uint8_t* at() const { return at_; }
 
@@ -165,6 +167,8 @@ void AppendRecord(absl::Span<const TokenId> ngram, const CrestTree& tree,
     const uint32_t rank = table.RankOf(tree.tokens[i]);
     FORETOKEN_CHECK(rank != kNoRank && tree.counts[i] <= count);
     AppendRank(rank, out);
+    // Parents and falls are small in nearly all nodes, so that both share a
+    // byte.
     const uint32_t parent = static_cast<uint32_t>(tree.parents[i] + 1);
     const uint32_t fall = count - tree.counts[i];
     const uint32_t parent_code = std::min(parent, kParentEscape);
@@ -179,6 +183,7 @@ void AppendRecord(absl::Span<const TokenId> ngram, const CrestTree& tree,
 absl::Status ParseRecord(absl::Span<const uint8_t> bytes,
                          const TokenTable& table, RecordView& record,
                          CrestTree& tree) {
+  // Checks all that DecodeRecordIf relies on.
   Cursor<true> in(bytes.data(), bytes.data() + bytes.size());
   const absl::Span<const TokenId> by_rank = table.by_rank();
   tree.Clear();
@@ -234,6 +239,7 @@ bool DecodeRecordIf(const uint8_t* record, absl::Span<const uint32_t> ranks,
   const TokenId* by_rank = table.by_rank().data();
   tree.matches = in.Varint();
   const uint32_t nodes = in.Varint();
+  // At most kMaxCrestNodes: ParseRecord has seen this record.
   tree.tokens.resize(nodes);
   tree.parents.resize(nodes);
   tree.counts.resize(nodes);

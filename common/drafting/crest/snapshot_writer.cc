@@ -42,6 +42,8 @@ int64_t HeaderVersion(absl::string_view header) {
   const Sha256Digest digest = Sha256().Update(header).Finish();
   const uint64_t version =
       FromBigEndian(absl::MakeConstSpan(digest).first(kVersionBytes));
+  // 48 bits are positive in int64_t and exact in a metric's double. 0 means
+  // that there is no version.
   return version == 0 ? 1 : static_cast<int64_t>(version);
 }
 
@@ -65,6 +67,7 @@ absl::StatusOr<std::unique_ptr<SnapshotWriter>> SnapshotWriter::Open(
   FORETOKEN_ASSIGN_OR_RETURN(const int fd, OpenLocked(temporary));
   std::unique_ptr<SnapshotWriter> writer(
       new SnapshotWriter(path, std::move(temporary), fd));
+  // Only now that the lock is held: the file may have been another writer's.
   if (ftruncate(fd, 0) != 0) {
     return absl::ErrnoToStatus(errno,
                                absl::StrCat(writer->temporary_, ": truncate"));
@@ -104,6 +107,9 @@ absl::StatusOr<int64_t> SnapshotWriter::Publish(const CrestMeta& meta) {
   FORETOKEN_RETURN_IF_ERROR(Flush());
   // The valid header is written last: until then readers reject the file.
   FORETOKEN_RETURN_IF_ERROR(WriteAll(EncodeMeta(meta), 0));
+  // Other users, such as the service's, may read it from now on. Synced before
+  // it is renamed, or a crash could leave the name on a file whose blocks were
+  // never written.
   if (fchmod(fd_, 0644) != 0 || fsync(fd_) != 0 ||
       rename(temporary_.c_str(), path_.c_str()) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": publish"));
@@ -126,6 +132,7 @@ absl::Status SnapshotWriter::WriteAll(absl::string_view bytes, int64_t offset) {
     const ssize_t n = pwrite(fd_, bytes.data() + done, bytes.size() - done,
                              offset + static_cast<int64_t>(done));
     if (n < 0 && errno == EINTR) continue;
+    // A write of nothing without an error: the disk is full.
     if (n <= 0) {
       return absl::ErrnoToStatus(n < 0 ? errno : ENOSPC,
                                  absl::StrCat(temporary_, ": write"));

@@ -37,6 +37,8 @@ void TreeSelector::CutToPathSum(int max_path_sum, CrestTree& tree) {
     tree.counts[size] = tree.counts[i];
     tree.parents[size] =
         parent == kRootParent ? kRootParent : renumbered_[parent];
+    // Nodes move towards the front only, so no node is overwritten before it
+    // was read.
     renumbered_[i] = size++;
   }
   tree.tokens.resize(size);

@@ -11,7 +11,7 @@ namespace {
 
 // Two batches are in memory: one is encoded while the next is read.
 constexpr size_t kBatchBytes = size_t{2} << 20;
-// Overhead of a document beside its text, including its list of ids.
+// Overhead of a document besides its text, including its list of ids.
 constexpr size_t kBytesPerDocument = 128;
 
 struct Batch {
@@ -56,6 +56,7 @@ absl::Status WriteCorpusTokens(CorpusReader& corpus, const Tokenizer& tokenizer,
             return;
           }
           std::vector<TokenId> encoded = tokenizer.Encode(batch.texts[i - 1]);
+          // Outputs end in this token as well, so that it may be drafted.
           if (tokenizer.eos_token() >= 0) {
             encoded.push_back(tokenizer.eos_token());
           }

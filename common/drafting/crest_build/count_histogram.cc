@@ -46,6 +46,8 @@ CountHistogram::Threshold CountHistogram::Top(uint64_t top,
   Threshold threshold{min_count, 0, 0};
   Descend([&](uint64_t count, uint64_t ngrams) {
     if (count < min_count || threshold.kept == top) return;
+    // Every count but the last is taken whole, so the fields of the last one
+    // stay.
     threshold.count = count;
     threshold.ties = std::min(ngrams, top - threshold.kept);
     threshold.kept += threshold.ties;

@@ -119,6 +119,8 @@ class Builder {
         work_, WorkFolder::Open(options_.work_folder,
                                 BuildKey(options_, tokenizer_, *corpus_)));
     FillMeta();
+    // A phase reads only what earlier ones have finished on disk, so that a
+    // build that was killed goes on with the first unfinished phase.
     FORETOKEN_RETURN_IF_ERROR(Phase("tokens", &Builder::Tokenise));
     FORETOKEN_RETURN_IF_ERROR(Phase("runs", &Builder::WriteRuns));
     FORETOKEN_RETURN_IF_ERROR(Phase("select", &Builder::Select));
@@ -202,6 +204,7 @@ class Builder {
 absl::Status Builder::Tokenise() {
   const Json* done = work_->Finished("tokens");
   if (done == nullptr) {
+    // Before hours of work: the longest line decides whether memory suffices.
     absl::Status enough = PhaseMemory(LeastToTokenise()).status();
     if (!enough.ok()) {
       return Annotate(enough,
@@ -229,6 +232,8 @@ absl::Status Builder::Tokenise() {
   } else {
     FORETOKEN_ASSIGN_OR_RETURN(token_file_, work_->OpenFile("tokens"));
   }
+  // A phase that ran now and one that ran before a restart both leave their
+  // numbers in the state file: read them there in either case.
   unigrams_ = done->at("unigrams").get<std::vector<uint64_t>>();
   report_.meta.corpus_documents = done->at("documents");
   report_.meta.corpus_tokens = done->at("tokens");
@@ -370,6 +375,8 @@ absl::Status Builder::Publish(SinkFactory open_sink) {
   CrestMeta& meta = report_.meta;
   meta.table_tokens = table.by_rank().size();
   const std::string table_bytes = EncodeTokenTable(table, meta);
+  // The sink gets `meta` twice: the table's part now, the totals of the records
+  // in Publish.
   meta.table_digest = XXH3_64bits(table_bytes.data(), table_bytes.size());
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<DatastoreSink> sink,
                              open_sink(meta, table));
@@ -398,6 +405,7 @@ absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
   for (uint64_t entry = 0; entry < meta.entries; ++entry) {
     // Keep at least one whole record buffered.
     if (bytes.size() - at < kMaxRecordBytes && read < trees_->size()) {
+      // Moves less than a record: the rest has been consumed.
       bytes.erase(bytes.begin(), bytes.begin() + static_cast<int64_t>(at));
       at = 0;
       const size_t old = bytes.size();
@@ -415,6 +423,7 @@ absl::Status Builder::EncodeInto(const TokenTable& from, const TokenTable& to,
     record.clear();
     AppendRecord(ngram, tree, to, record);
     meta.record_bytes += record.size();
+    // A sum, which needs no order: PostgreSQL returns rows in any.
     meta.record_digest_sum += XXH3_64bits(record.data(), record.size());
     XXH3_64bits_update(digest, record.data(), record.size());
     FORETOKEN_RETURN_IF_ERROR(sink.Add(HashNgram(ngram), record));

@@ -9,6 +9,7 @@
 namespace foretoken {
 
 uint64_t ResidentBytes() {
+  // In pages; the second number is the resident set.
   std::ifstream statm("/proc/self/statm");
   uint64_t total = 0;
   uint64_t resident = 0;
@@ -19,6 +20,7 @@ uint64_t ResidentBytes() {
 uint64_t PeakResidentBytes() {
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
+  // Linux gives KiB.
   return static_cast<uint64_t>(usage.ru_maxrss) * 1024;
 }
 

@@ -70,6 +70,7 @@ class RunWriter {
     uint8_t record[8 * W + kRunCountBytes];
     for (size_t i = 0; i < size_;) {
       size_t end = i + 1;
+      // Equal keys are neighbours, because the keys are sorted.
       while (end < size_ && keys_[end] == keys_[i]) ++end;
       keys_[i].Store(record);
       // Fits: a chunk has at most kMaxChunk positions.

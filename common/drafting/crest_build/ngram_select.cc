@@ -73,6 +73,7 @@ class Selector {
           [&](int64_t g, int) -> absl::Status {
             const size_t begin = static_cast<size_t>(g) * fan_in;
             const auto group = absl::MakeConstSpan(runs).subspan(begin, fan_in);
+            // A merge reads every run of its group through a buffer of its own.
             FORETOKEN_ASSIGN_OR_RETURN(next[g],
                                        MergeGroup(*file, group, merged));
             return absl::OkStatus();
@@ -117,6 +118,8 @@ class Selector {
     NgramSelection selection;
     for (int n = min_n_; n <= layout_.max_n; ++n) {
       CountHistogram all;
+      // The threshold needs the counts of all ranges, so candidates were
+      // written down first and are filtered only now.
       for (const Range& range : ranges_) all.Merge(range.histograms[n - 1]);
       const CountHistogram::Threshold threshold =
           all.Top(options_.top, options_.min_count);

@@ -9,6 +9,8 @@ absl::StatusOr<uint64_t> RecordsBelow(const SpillFile& file,
   uint64_t low = 0;
   uint64_t high = run.records;
   while (low < high) {
+    // Invariant: records before `low` are below the bound, those from `high` on
+    // are not.
     const uint64_t middle = low + (high - low) / 2;
     uint8_t token[4];
     FORETOKEN_RETURN_IF_ERROR(

@@ -16,6 +16,7 @@ namespace foretoken {
 
 absl::StatusOr<std::unique_ptr<SpillFile>> SpillFile::Create(
     const std::string& path) {
+  // O_NOFOLLOW: a link in the folder must not lead the writes elsewhere.
   const int fd = open(
       path.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path, ": create"));

@@ -31,6 +31,7 @@ absl::Status TokenFileWriter::AddDocument(absl::Span<const TokenId> tokens) {
                        unigrams_.size() - 1));
     }
     ++unigrams_[token];
+    // Token + 1, because 0 ends a document.
     StoreToken(static_cast<uint32_t>(token) + 1, token_bytes_, at);
     at += token_bytes_;
   }
@@ -51,6 +52,7 @@ absl::Status TokenFile::Read(uint64_t first, uint64_t count, uint64_t ahead,
   // Positions past the end read as document ends.
   const uint64_t wanted = count + ahead;
   const uint64_t there = std::min(wanted, positions_ - first);
+  // Padded, so that the key of the last position can be loaded in whole words.
   bytes.assign(wanted * token_bytes_ + kPadBytes, 0);
   return file_.Read(first * token_bytes_, bytes.data(), there * token_bytes_);
 }

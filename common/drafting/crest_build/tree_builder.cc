@@ -82,6 +82,7 @@ class TreeBuilder {
     }
     for (const Worker& worker : workers_) {
       for (size_t t = 0; t < worker.token_uses.size(); ++t) {
+        // Sums of integers: the same whichever thread built which tree.
         totals_.token_uses[t] += worker.token_uses[t];
       }
       for (size_t n = 0; n < totals_.levels.size(); ++n) {
@@ -133,6 +134,7 @@ class TreeBuilder {
         const uint64_t own_thread_cost =
             threads *
             MatchStore<W>::ThreadCostOf(block[i].count, options_.max_matches);
+        // It would not fit into a group of its own either.
         if (own + own_thread_cost > memory) {
           return absl::ResourceExhaustedError(
               absl::StrCat("memory: the matches of one n-gram, at most ",
@@ -141,6 +143,8 @@ class TreeBuilder {
                            " are left: want ", own + own_thread_cost - memory,
                            " bytes more, or a lower max_matches"));
         }
+        // Matches add up over a group. A thread's scratch is used for one
+        // n-gram after the other, so only the largest counts.
         if (groups.empty() || groups.back().count == kMaxGroup ||
             cost + own + std::max(thread_cost, own_thread_cost) > memory) {
           groups.push_back({first + i, 0});
@@ -192,6 +196,8 @@ class TreeBuilder {
         const int follow =
             std::min(left - n, static_cast<int>(options_.continuation)) * tb;
         std::memcpy(worker.item.data(), at + n * tb, follow);
+        // Zeros, which end documents, fill up a continuation that the document
+        // cuts short: items of one length can be compared with memcmp.
         std::memset(worker.item.data() + follow, 0, item_bytes_ - follow);
         // Ties of the key are broken by the whole continuation.
         const uint64_t sample_key = options_.sample == MatchSample::kFirst
@@ -233,6 +239,8 @@ class TreeBuilder {
 
   void AddTree(MatchStore<W>& store, size_t entry, Worker& worker,
                Block& block) {
+    // Several workers offered matches in any order; sorting makes the tree
+    // independent of it.
     const uint32_t matches = store.Finish(entry);
     std::vector<uint32_t>& order = worker.order;
     order.resize(matches);

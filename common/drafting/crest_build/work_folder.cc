@@ -45,6 +45,7 @@ absl::Status MakeOwnFolder(const std::string& path) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": create"));
   }
   struct stat info;
+  // Not stat: a link is refused, since its target may be exchanged.
   if (lstat(path.c_str(), &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat(path, ": stat"));
   }
@@ -75,6 +76,8 @@ absl::StatusOr<std::unique_ptr<WorkFolder>> WorkFolder::Open(
   }
   FORETOKEN_RETURN_IF_ERROR(lock.status());
   std::unique_ptr<WorkFolder> folder(new WorkFolder(path, *lock));
+  // A damaged state, or one of another build, costs time and nothing else: the
+  // build starts over.
   absl::StatusOr<Json> state = folder->ReadState(key);
   if (state.ok()) {
     folder->state_ = *std::move(state);
@@ -109,6 +112,8 @@ absl::StatusOr<Json> WorkFolder::ReadState(const std::string& key) const {
   if (state["key"] != Json(key)) {
     return absl::NotFoundError(absl::StrCat(path_, ": of another build"));
   }
+  // Checks the contents, too: a file that was edited, or that a crash left
+  // half written, must not get into the datastore.
   for (const auto& [name, wanted] : state["files"].items()) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto file, SpillFile::Open(File(name)));
     if (file->size() != wanted.at(0).get<uint64_t>()) {
@@ -133,6 +138,7 @@ absl::Status WorkFolder::Finish(const std::string& phase, Json result,
                                 std::initializer_list<const SpillFile*> files,
                                 std::initializer_list<const char*> unneeded) {
   for (const SpillFile* file : files) {
+    // On disk before the state names it.
     FORETOKEN_RETURN_IF_ERROR(file->Sync());
     FORETOKEN_ASSIGN_OR_RETURN(const uint64_t digest, file->Digest());
     state_["files"][NameOf(*file)] = {file->size(), digest};

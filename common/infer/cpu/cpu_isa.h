@@ -14,8 +14,8 @@
 
 namespace foretoken {
 
-// What this machine and this build can run, the scalar ops first, the fastest
-// last.
+// Instruction sets that this machine and build can run, the scalar ops first,
+// the fastest last.
 std::vector<CpuIsa> SupportedCpuIsas();
 
 // The ops of `isa`, or of the fastest supported one. InvalidArgument, naming

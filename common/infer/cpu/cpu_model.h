@@ -74,7 +74,7 @@ class CpuModel {
 
   const ModelConfig& config() const { return config_; }
   Precision precision() const { return precision_; }
-  // What the option came to: never kAuto.
+  // As the option was resolved: never kAuto.
   WeightConversion conversion() const { return conversion_; }
   int32_t d_model_padded() const { return d_model_padded_; }
   int32_t head_dim_padded() const { return head_dim_padded_; }

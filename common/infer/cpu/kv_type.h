@@ -1,4 +1,4 @@
-// What the KV cache holds, and the bytes that this takes.
+// Element types of the KV cache, and the bytes that they take.
 //
 // Pure functions; thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_CPU_KV_TYPE_H_

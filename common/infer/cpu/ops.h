@@ -163,7 +163,7 @@ struct CpuOps {
   void (*exp)(const float* x, int n, float* out);
   // Sum of x in any order, size a multiple of 128: as fast as memory is read.
   // Fetches what lies `ahead` bytes further on, where that is not 0; memory
-  // behind x is never read, so it need not be there.
+  // past x is never read, so it need not be there.
   float (*stream_sum)(const float* x, int64_t size, int64_t ahead);
   // By ActivationType: multiplies and adds in registers only, as fast as
   // possible; returns the number of multiply-adds. sink, [kPeakSink], takes the

@@ -41,7 +41,7 @@ void ProbeGemm(const CpuOps& ops, bool bf16_products, Sha256& hash) {
   const std::vector<float> w = Numbers(kSize * kGemmColumns, 2);
   const std::vector<uint16_t> x16 = Bf16(ops, x);
   const std::vector<uint16_t> w16 = Bf16(ops, w);
-  // Copies with the alignment and the room behind that kernels expect.
+  // Copies with the alignment and the room after the end that kernels expect.
   std::vector<float> tile(kRows * kGemmColumns);
   std::vector<uint8_t> memory(w.size() * sizeof(float) + 64);
   uint8_t* aligned =

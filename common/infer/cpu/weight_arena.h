@@ -1,6 +1,6 @@
 // WeightArena: the memory of a model's packed matrices.
 //
-// They lie one behind the other in a few large mappings on huge pages: a small
+// They lie one after the other in a few large mappings on huge pages: a small
 // matrix of its own mapping would be read through 4 KiB pages, and a large one
 // would leave half a huge page empty.
 //

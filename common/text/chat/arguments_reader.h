@@ -1,7 +1,7 @@
 // ArgumentsReader: the arguments of one tool call, a JSON object, byte by byte.
 //
 // A call begins once its name is known and its arguments are whole, so that
-// what breaks before is no call and stays text. Long arguments are not waited
+// a call that breaks off before then stays text. Long arguments are not waited
 // for: beyond kMaxWholeBytes the call begins, and may then be cut off.
 //
 // Owned by one thread.

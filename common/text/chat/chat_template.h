@@ -18,7 +18,7 @@
 
 namespace foretoken {
 
-// What a chat template sees, in the form of the OpenAI API; see
+// Variables of a chat template, in the form of the OpenAI API; see
 // jinja::ParseJsonValue.
 struct ChatPrompt {
   jinja::Value messages = jinja::Value::None();   // a list of dicts
@@ -29,7 +29,7 @@ struct ChatPrompt {
   // Further variables, such as enable_thinking. None may be called as one of
   // the above or bos_token or eos_token.
   jinja::Variables variables;
-  // What strftime_now() formats.
+  // Time that strftime_now() formats.
   absl::Time now = absl::UnixEpoch();
   absl::TimeZone zone = absl::UTCTimeZone();
 };

@@ -19,7 +19,7 @@ constexpr size_t kMaxSpaces = 64;
 
 bool IsBlank(char c) { return IsJsonSpace(c) && c != '\n'; }
 
-// Whether the text behind the backticks of a fence says `json` or nothing, or
+// Whether the text after the backticks of a fence says `json` or nothing, or
 // may still come to.
 bool MayBeJson(absl::string_view language) {
   if (language.size() > kMaxSpaces) return false;
@@ -50,7 +50,7 @@ void FencedCalls::Interrupt() {
   Release();
   line_start_ = true;
   BeginLine();
-  // A block around such a call goes on behind it. The white space before the
+  // A block around such a call goes on after it. The white space before the
   // call, which other readers drop, may have been the end of the fence's line.
   const bool outside =
       state_ == State::kText || (state_ == State::kFence && ticks_ < kTicks);

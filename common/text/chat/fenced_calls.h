@@ -35,7 +35,7 @@ class FencedCalls {
 
   // The next byte of the content.
   void Take(char c);
-  // A call in another form stands here; the content behind it begins a line.
+  // A call in another form stands here; the content after it begins a line.
   // Passes on what is held back.
   void Interrupt();
   // The end of the answer.
@@ -64,7 +64,7 @@ class FencedCalls {
   bool CloseBlock(char c);
   void BeginLine();
   void BeginBlock(State state);
-  // Reads a byte of the value in a block. False: it is no call.
+  // Reads a byte of the value in a block. False: it cannot be a call.
   bool TakeValue(char c);
   void WriteCalls();
   // Makes content of what is held.

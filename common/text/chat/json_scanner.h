@@ -47,7 +47,7 @@ class JsonValueScanner {
     kLiteral,
     kNumber,
   };
-  // What a number has so far.
+  // Parts of a number that were read so far.
   enum class Number : uint8_t {
     kMinus,
     kZero,

@@ -86,7 +86,7 @@ class Llama3Parser : public ByteParser {
     if (held_.size() > kMaxHeldBytes) GiveUp();
   }
   void GiveUp() {
-    // After the tag, an object that is no call is code.
+    // After the tag, an object that is not a call is code.
     if (behind_tag_) return StartPython();
     state_ = State::kContent;
     // Read the held bytes again as content: they may contain the tag.

@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<PromptSpan>> ModelChat::Render(
     return chosen->chat.Render(prompt, nullptr, may_go_on);
   }
   // The renderer knows of its own memory only; what the values take stays
-  // reserved beside it.
+  // reserved besides it.
   return chosen->chat.Render(
       prompt, [&](int64_t bytes) { return reserve(values + bytes); },
       may_go_on);

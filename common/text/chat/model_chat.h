@@ -57,7 +57,7 @@ class ModelChat {
   bool has_template() const { return default_.has_value(); }
   // How the model writes the tool calls of its answers, by its template.
   ToolCallForm tool_call_form() const { return form_; }
-  // What it writes around their parts. Not for kNone.
+  // Text that it writes around their parts. Not for kNone.
   const ToolCallWrapper& tool_call_wrapper() const { return wrapper_; }
   // Special tokens of the vocabulary that structure answers of that form.
   const ControlTokens& tool_call_controls() const { return controls_; }
@@ -77,7 +77,7 @@ class ModelChat {
 
   // The prompt as token ids, control tokens of the template included. Nothing
   // is added: the template writes BOS itself. Errors as Render gives them.
-  // `reserve` is asked for the memory of all that is made on the way, beside
+  // `reserve` is asked for the memory of all that is made on the way, besides
   // that of `request`, and `may_go_on` now and then while the template is
   // rendered and before the encoding; their errors are returned as they are.
   // `thinking`, if not null, is set to the stage in which the answer begins;

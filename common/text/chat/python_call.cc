@@ -132,7 +132,7 @@ void PythonCall::BeginOther() {
     kind_ = Kind::kContent;
     writer_.Content(tag_);
   }
-  // What was held is the beginning of the code or of the content.
+  // The bytes held back begin the code or the content.
   Write(std::exchange(held_, {}));
 }
 

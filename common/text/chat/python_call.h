@@ -1,9 +1,7 @@
-// PythonCall: what Llama 3 writes behind <|python_tag|> that is no JSON: the
-// call of a built-in tool, brave_search.call(query="..."), or code, which
-// becomes the argument `code` of a call of code_interpreter. Where these tools
-// are not offered it is content, behind the tag.
-//
-// Owned by one thread.
+// PythonCall: the text, other than JSON, that Llama 3 writes after
+// <|python_tag|>: the call of a built-in tool, brave_search.call(query="..."),
+// or code, which becomes the argument `code` of a call of code_interpreter.
+// Where these tools are not offered it is content, after the tag.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_PYTHON_CALL_H_
 #define FORETOKEN_COMMON_TEXT_CHAT_PYTHON_CALL_H_
 

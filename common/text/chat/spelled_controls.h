@@ -41,11 +41,11 @@ class SpelledControls {
         detokenizer_(tokenizer, Detokenizer::Start::kBehindPrompt) {}
 
   // Tokens and text of one delta of an answer, in order. Text and the token
-  // that wrote it may come with different deltas, but the text behind a control
+  // that wrote it may come with different deltas, but the text after a control
   // token not before that token. `sink` gets the text with the control tokens
   // in their places.
   void Take(absl::Span<const TokenId> ids, absl::string_view text, Sink sink);
-  // The end of the answer: `sink` gets the control tokens behind its text.
+  // The end of the answer: `sink` gets the control tokens after its text.
   // Once.
   void Finish(Sink sink);
 

@@ -1,7 +1,7 @@
 // ThinkingSplitter: the text of an answer, as it streams in, as what the model
 // thinks and what it answers.
 //
-// An answer thinks if its prompt opened the tag, or if its first text behind
+// An answer thinks if its prompt opened the tag, or if its first text after
 // white space is the opening tag; it does so until the first closing tag, or to
 // its end. All other text is content. White space at both ends of the thinking
 // and before the content goes with the tags.
@@ -26,7 +26,7 @@ struct ThinkingOptions {
   bool opened = false;  // the prompt ended inside the thinking
   // The thinking with its tags and all white space, as the model wrote it.
   bool verbatim = false;
-  // White space behind the closing tag is content: a grammar may ask for it.
+  // White space after the closing tag is content: a grammar may ask for it.
   bool keeps_space = false;
 };
 

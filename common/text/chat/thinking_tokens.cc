@@ -5,7 +5,7 @@
 namespace foretoken {
 
 // Counts an incomplete character with its first token: the next one begins
-// behind it.
+// after it.
 int64_t ThinkingTokens::BytesOf(TokenId id) {
   for (const auto& [control, spelling] : controls_) {
     if (control == id) return static_cast<int64_t>(spelling.size());

@@ -15,7 +15,7 @@ struct ToolCallWrapper {
   absl::string_view begin, before_name, before_arguments, after_arguments,
       separator, end;
   // Content does not contain `opener` and, unless `first` is empty, does not
-  // begin with it behind white space: a call follows there.
+  // begin with it after white space: a call follows there.
   absl::string_view opener, first;
   // Content may stand before a call; otherwise an answer is content or calls.
   bool content_before = false;

@@ -3,7 +3,7 @@
 //
 // Steps count the nodes that are evaluated and the items that are visited.
 // Bytes count every string and container that is made, released or not, so that
-// the live ones are bounded too. Whatever scans, hashes, compares or copies
+// the live ones are bounded too. All that scans, hashes, compares or copies
 // text spends steps by its size before it does so: a loop over a string of
 // megabytes then ends as early as one over many values. Time is the caller's:
 // it is asked now and then whether the rendering may go on. Owned by one

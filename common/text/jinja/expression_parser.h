@@ -40,7 +40,7 @@ class ExpressionParser : protected TokenStream {
   // Expressions with commas between them are a tuple, one alone is itself.
   ExprOr ParseTuple(Names end, bool in_parentheses = false,
                     bool with_condition = true);
-  // Behind the bar; `operand` is null for the text of a block.
+  // After the bar; `operand` is null for the text of a block.
   ExprOr ParseFilter(ExprPtr operand);
   // Names, tuples of targets and, for a set, attributes of a namespace.
   ExprOr ParseTarget(Names end, bool with_namespace);

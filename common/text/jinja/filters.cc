@@ -330,8 +330,22 @@ ValueOr Center(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"width"}));
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 80));
   FORETOKEN_ASSIGN_OR_RETURN(const Text text, call.AsText());
-  return CallStringMethod(call.budget, text, "center",
-                          {{Value::Integer(width)}, {}});
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(ByteSteps(text.size())));
+  const int64_t missing = std::max<int64_t>(
+      width - static_cast<int64_t>(CountCharacters(text.bytes())), 0);
+  // Bytes first: too wide a text is refused for its memory, not its steps.
+  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, static_cast<size_t>(missing)));
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(CharacterSteps(static_cast<size_t>(missing))));
+  // CPython's rounding of an odd margin: the extra character goes to the left
+  // only where the width is odd, too.
+  const int64_t left = missing / 2 + (missing & width & 1);
+  TextBuilder out(call.budget);
+  const Text space(" ");
+  for (int64_t i = 0; i < left && out.Append(space);) ++i;
+  out.Append(text, 0, text.size());
+  for (int64_t i = left; i < missing && out.Append(space);) ++i;
+  return out.FinishValue();
 }
 
 // Element i of the pair (item separator, key separator) that json.dumps takes.

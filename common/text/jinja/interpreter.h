@@ -27,7 +27,7 @@ class Interpreter {
 
  private:
   using ValueOr = absl::StatusOr<Value>;
-  // Where execution goes on behind a statement.
+  // Where execution goes on after a statement.
   enum class Flow : uint8_t { kNext, kBreak, kContinue };
   using FlowOr = absl::StatusOr<Flow>;
 
@@ -52,7 +52,7 @@ class Interpreter {
   FlowOr With(const Stmt& stmt);
   absl::Status Write(const Text& text);
   absl::Status Assign(const Expr& target, Value value);
-  // What a body writes, in a scope of its own.
+  // Output of a body, in a scope of its own.
   ValueOr Capture(const Body& body);
 
   // Expressions.

@@ -21,7 +21,7 @@ constexpr absl::string_view kOperators[] = {
     "]",  "(",  ")",  "{",  "}",  ">",  "<", "=", ".", ":", "|", ",", ";"};
 
 // Any byte beyond ASCII may be part of a name; Python allows letters only, but
-// names that are no identifiers there match no variable either.
+// names that Python would refuse match no variable either.
 bool IsNameByte(char c) {
   return absl::ascii_isalnum(c) || c == '_' || static_cast<uint8_t>(c) >= 0x80;
 }

@@ -17,6 +17,7 @@ using Kind = Value::Kind;
 
 absl::Status Unsupported(absl::string_view what, const Value& a,
                          const Value& b) {
+  // A missing variable is named, which helps more than its type would.
   if (a.Is(Kind::kUndefined)) return a.UndefinedError();
   if (b.Is(Kind::kUndefined)) return b.UndefinedError();
   return absl::InvalidArgumentError(absl::StrCat("unsupported operands for ",
@@ -99,6 +100,7 @@ absl::StatusOr<Value> OfIntegers(Op op, int64_t a, int64_t b, Origin origin) {
       return IntegerPower(a, b, origin);
     default:
       if (b == 0) return absl::InvalidArgumentError("division by zero");
+      // A float even where the quotient is whole, as in Python.
       if (op == Op::kDivide) {
         return Value::Float(static_cast<double>(a) / static_cast<double>(b),
                             origin);
@@ -216,6 +218,7 @@ absl::StatusOr<Value> Concatenate(Budget& budget, const Value& a,
   }
   FORETOKEN_RETURN_IF_ERROR(budget.Spend(
       0, sizeof(Value) * (a.list().items().size() + b.list().items().size())));
+  // Paid for above: without room there is no copy.
   Values items = a.list().items();
   items.insert(items.end(), b.list().items().begin(), b.list().items().end());
   return a.Is(Kind::kList) ? MakeList(budget, std::move(items))
@@ -224,6 +227,7 @@ absl::StatusOr<Value> Concatenate(Budget& budget, const Value& a,
 
 absl::StatusOr<bool> EqualLists(Budget& budget, const Values& a,
                                 const Values& b) {
+  // The recursion is bounded: no value nests deeper than kMaxNesting.
   if (a.size() != b.size()) return false;
   for (size_t i = 0; i < a.size(); ++i) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool equal, Equal(budget, a[i], b[i]));
@@ -257,6 +261,7 @@ absl::StatusOr<bool> Contains(Budget& budget, const Value& container,
       }
       FORETOKEN_RETURN_IF_ERROR(budget.Spend(
           SearchSteps(container.text().size(), item.text().size())));
+      // Bytes suffice: in UTF-8 a match always begins at a character.
       return absl::StrContains(container.text().bytes(), item.text().bytes());
     case Kind::kDict: {
       FORETOKEN_ASSIGN_OR_RETURN(const Value* const found,

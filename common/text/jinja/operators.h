@@ -46,8 +46,8 @@ absl::StatusOr<Value> Unary(Op op, const Value& a);
 
 // len(); InvalidArgument for a value without a length.
 absl::StatusOr<int64_t> Length(Budget& budget, const Value& value);
-// What a loop over the value visits: items, characters, keys. A generator is
-// read.
+// Values that a loop over the value visits: items, characters, keys. A
+// generator is read.
 absl::StatusOr<Values> Iterate(Budget& budget, const Value& value);
 
 // object.name and object[key]: undefined if there is none. A method comes

@@ -72,7 +72,7 @@ std::string ScalarText(const Value& value) {
   }
 }
 
-// Python's repr(). What it adds itself, brackets and quotes, counts as given by
+// Python's repr(). Brackets and quotes that it adds itself count as given by
 // the request: texts of the request stand among it, and a control token must
 // not be spelled by parts of both.
 class ReprWriter {
@@ -181,8 +181,8 @@ class ReprWriter {
   TextBuilder& out_;
 };
 
-// json.dumps(), in the style of the filter. What it adds itself counts as the
-// request's, as in ReprWriter. Recursion is bounded by kMaxNesting.
+// json.dumps(), in the style of the filter. Text that it adds itself counts as
+// the request's, as in ReprWriter. Recursion is bounded by kMaxNesting.
 class JsonWriter {
  public:
   JsonWriter(Budget& budget, const JsonStyle& style, TextBuilder& out)

@@ -354,46 +354,6 @@ absl::StatusOr<Value> RemoveAffix(const Call& call) {
   return MakeString(call.budget, call.text.Slice(begin, end));
 }
 
-// ljust, rjust, center and zfill.
-absl::StatusOr<Value> Pad(const Call& call) {
-  FORETOKEN_ASSIGN_OR_RETURN(const auto bound,
-                             call.Bind({"width", "fillchar"}, 1));
-  FORETOKEN_ASSIGN_OR_RETURN(const int64_t width, bound.Integer(0, 0));
-  // zfill always fills with zeros and takes no fill character.
-  Text fill(call.name == "zfill" ? "0" : " ");
-  if (bound.Has(1)) {
-    FORETOKEN_ASSIGN_OR_RETURN(const Text* const given, bound.String(1));
-    FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(ByteSteps(given->size())));
-    if (CountCharacters(given->bytes()) != 1 || call.name == "zfill") {
-      return absl::InvalidArgumentError(
-          "the fill character must be exactly one character long");
-    }
-    fill = *given;
-  }
-  const int64_t missing = std::max<int64_t>(
-      width - static_cast<int64_t>(CountCharacters(call.bytes())), 0);
-  int64_t left = 0;
-  if (call.name == "rjust" || call.name == "zfill") left = missing;
-  // CPython's rounding of an odd margin: the extra character goes to the left
-  // only where the width is odd, too.
-  if (call.name == "center") left = missing / 2 + (missing & width & 1);
-  FORETOKEN_RETURN_IF_ERROR(call.budget.Spend(0, static_cast<size_t>(missing)));
-  FORETOKEN_RETURN_IF_ERROR(
-      call.budget.Spend(CharacterSteps(static_cast<size_t>(missing))));
-  TextBuilder out(call.budget);
-  // zfill puts its zeros after a sign: "-5" becomes "-05".
-  size_t sign = 0;
-  if (call.name == "zfill" && !call.text.empty() &&
-      (call.bytes()[0] == '-' || call.bytes()[0] == '+')) {
-    sign = 1;
-    out.Append(call.text, 0, 1);
-  }
-  for (int64_t i = 0; i < left && out.Append(fill);) ++i;
-  out.Append(call.text, sign, call.text.size());
-  for (int64_t i = left; i < missing && out.Append(fill);) ++i;
-  return out.FinishValue();
-}
-
 absl::StatusOr<Value> SplitLinesMethod(const Call& call) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto bound, call.Bind({"keepends"}));
   if (bound.Flag(0, false)) {
@@ -406,61 +366,23 @@ absl::StatusOr<Value> SplitLinesMethod(const Call& call) {
   return MakeList(call.budget, std::move(lines));
 }
 
-bool IsOfType(uint32_t c, uint32_t mask) {
-  return (U_GET_GC_MASK(static_cast<UChar32>(c)) & mask) != 0;
-}
-
 bool IsDigit(uint32_t c) {
   const int type =
       u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE);
   return type == U_NT_DECIMAL || type == U_NT_DIGIT;
 }
 
-bool IsNumeric(uint32_t c) {
-  return u_getIntPropertyValue(static_cast<UChar32>(c), UCHAR_NUMERIC_TYPE) !=
-         U_NT_NONE;
-}
-
-// isalpha() and its like hold if every character has the property and there is
-// at least one. isupper() and islower() ignore uncased characters, but want a
-// cased one, and title-case letters are neither.
-absl::StatusOr<Value> Classify(const Call& call) {
+// True for a text of digits that is not empty, superscripts included.
+absl::StatusOr<Value> IsDigits(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_RETURN_IF_ERROR(
       call.budget.Spend(CharacterSteps(call.text.size())));
-  bool all = true;
-  bool cased = false;
   for (size_t at = 0; at < call.text.size();) {
     const Utf8Step step = NextUtf8(absl::string_view(call.bytes()).substr(at));
-    const uint32_t c = step.code_point;
+    if (!IsDigit(step.code_point)) return Value::Bool(false);
     at += step.length;
-    if (call.name == "isalpha") {
-      all = all && IsOfType(c, U_GC_L_MASK);
-    } else if (call.name == "isalnum") {
-      all = all && (IsOfType(c, U_GC_L_MASK) || IsNumeric(c));
-    } else if (call.name == "isdigit") {
-      all = all && IsDigit(c);
-    } else if (call.name == "isdecimal") {
-      all = all && IsOfType(c, U_GC_ND_MASK);
-    } else if (call.name == "isnumeric") {
-      all = all && IsNumeric(c);
-    } else if (call.name == "isspace") {
-      all = all && IsSpace(c);
-    } else {  // isupper, islower
-      const UChar32 u = static_cast<UChar32>(c);
-      const bool lower = u_hasBinaryProperty(u, UCHAR_LOWERCASE);
-      const bool upper = u_hasBinaryProperty(u, UCHAR_UPPERCASE);
-      const bool wanted = call.name == "isupper" ? upper : lower;
-      const bool other = (call.name == "isupper" ? lower : upper) ||
-                         u_charType(u) == U_TITLECASE_LETTER;
-      all = all && !other;
-      cased = cased || wanted;
-    }
   }
-  if (call.name == "isupper" || call.name == "islower") {
-    return Value::Bool(all && cased);
-  }
-  return Value::Bool(all && !call.text.empty());
+  return Value::Bool(!call.text.empty());
 }
 
 absl::StatusOr<Value> CaseMethod(const Call& call) {
@@ -482,25 +404,18 @@ absl::StatusOr<Value> CaseMethod(const Call& call) {
 
 using Method = absl::StatusOr<Value> (*)(const Call&);
 
+// Python's methods that jinja2's documentation or a published chat template
+// calls. The others are refused by name.
 const absl::flat_hash_map<absl::string_view, Method>& Methods() {
   static const auto* const methods =
       new absl::flat_hash_map<absl::string_view, Method>{
           {"capitalize", CaseMethod},
-          {"center", Pad},
           {"count", FindSubstring},
           {"endswith", AffixMethod},
           {"find", FindSubstring},
           {"index", FindSubstring},
-          {"isalnum", Classify},
-          {"isalpha", Classify},
-          {"isdecimal", Classify},
-          {"isdigit", Classify},
-          {"islower", Classify},
-          {"isnumeric", Classify},
-          {"isspace", Classify},
-          {"isupper", Classify},
+          {"isdigit", IsDigits},
           {"join", Join},
-          {"ljust", Pad},
           {"lower", CaseMethod},
           {"lstrip", StripMethod},
           {"partition", Partition},
@@ -509,7 +424,6 @@ const absl::flat_hash_map<absl::string_view, Method>& Methods() {
           {"removesuffix", RemoveAffix},
           {"rfind", FindSubstring},
           {"rindex", FindSubstring},
-          {"rjust", Pad},
           {"rpartition", Partition},
           {"rsplit", Split},
           {"rstrip", StripMethod},
@@ -518,8 +432,7 @@ const absl::flat_hash_map<absl::string_view, Method>& Methods() {
           {"startswith", AffixMethod},
           {"strip", StripMethod},
           {"title", CaseMethod},
-          {"upper", CaseMethod},
-          {"zfill", Pad}};
+          {"upper", CaseMethod}};
   return *methods;
 }
 

@@ -22,7 +22,7 @@ absl::StatusOr<Value> CallStringMethod(Budget& budget, const Text& text,
 absl::StatusOr<Value> Strip(Budget& budget, const Text& text,
                             const Text* characters, bool left, bool right);
 
-// str.replace(from, to, count); a negative count is no limit.
+// str.replace(from, to, count); a negative count sets no limit.
 absl::StatusOr<Value> Replace(Budget& budget, const Text& text,
                               const Text& from, const Text& to, int64_t count);
 

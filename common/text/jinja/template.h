@@ -3,7 +3,7 @@
 //
 // Output equals that of jinja2's ImmutableSandboxedEnvironment with
 // trim_blocks, lstrip_blocks, loopcontrols and the functions that transformers
-// adds. Integers have 64 bits. What is not supported is an error, never
+// adds. Integers have 64 bits. Anything else is an error, never
 // ignored: include, import, extends, block, recursive loops, spread arguments,
 // loop.changed, string formatting by % and format(), autoescaping.
 //
@@ -28,7 +28,7 @@ using Variables = std::vector<std::pair<std::string, Value>>;
 
 struct RenderOptions {
   Limits limits;
-  // What strftime_now() formats.
+  // Time that strftime_now() formats.
   absl::Time now = absl::UnixEpoch();
   absl::TimeZone zone = absl::UTCTimeZone();
   // For the bytes of Budget.

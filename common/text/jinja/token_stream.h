@@ -28,7 +28,7 @@ class TokenStream {
       : tokens_(std::move(tokens)) {}
 
   const Token& current() const { return tokens_[at_]; }
-  // Behind the last token there is kEnd again.
+  // The last token, kEnd, is followed by itself.
   const Token& next() const {
     return tokens_[std::min(at_ + 1, tokens_.size() - 1)];
   }

@@ -22,7 +22,7 @@ bool IsPrintable(uint32_t code_point);
 // Number of characters of valid UTF-8.
 size_t CountCharacters(absl::string_view text);
 // Offset in bytes of the character `index`; the size of the text for the one
-// behind the last.
+// after the last.
 size_t CharacterOffset(absl::string_view text, int64_t index);
 // Offsets in bytes of every character, and the size of the text at the end.
 std::vector<size_t> CharacterOffsets(absl::string_view text);

@@ -155,7 +155,7 @@ class Dict {
     return entries_;
   }
   int nesting() const { return nesting_; }
-  // What the index keeps of the keys' text.
+  // The index's copy of the keys' text.
   size_t key_bytes() const { return key_bytes_; }
 
  private:

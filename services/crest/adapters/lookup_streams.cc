@@ -42,6 +42,8 @@ class LookupStreams::Stream final
   }
   void OnClosed(const absl::Status&) override
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // Ids of look-ups that are still under way fall below first_, so that their
+    // answers are dropped.
     first_ += slots_.size();
     slots_.clear();
   }
@@ -88,6 +90,7 @@ class LookupStreams::Stream final
     }
     return server_.WithRetryHint(served->rows->Submit(
         std::vector<TokenId>(context.begin(), context.end()),
+        // `self` keeps the stream alive until the worker has answered.
         [this, self = shared_from_this(), id = first_ + slots_.size() - 1,
          start, max_nodes = request.max_nodes(),
          version = served->info.version](const BatchedSource::Query& query) {
@@ -131,9 +134,11 @@ class LookupStreams::Stream final
   // Sends all answers that are next in order; ends the stream after the last.
   void SendReady() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     while (!slots_.empty() && slots_.front().ready) {
+      // In order of the requests: an answer waits for those before it.
       const absl::Status status = slots_.front().status;
       if (!status.ok()) {
         owner_.metrics_.LookupFailed();
+        // Answers to later requests are dropped: a failure ends the stream.
         EndAfterSends(status);
         return;
       }

@@ -109,7 +109,7 @@ absl::StatusOr<int64_t> PgPublisher::Publish(const CrestMeta& meta) {
                         PgParam::Bytea(EncodeMeta(meta)),
                         PgParam::Bytea(EncodeTokenTable(table_, meta))}));
   FORETOKEN_RETURN_IF_ERROR(connection_->Run("commit", "COMMIT"));
-  // The version is published: an error of the pruning is no error of it.
+  // The version is published, whether or not old ones can be pruned.
   const absl::Status pruned = Prune();
   if (!pruned.ok()) {
     FORETOKEN_LOG(kWarning, "old versions of ", name_,

@@ -83,6 +83,8 @@ void BatchedSource::SetFetcher(std::unique_ptr<RowFetcher> fetcher) {
 }
 
 absl::Status BatchedSource::LookupMany(std::vector<Query>& queries) {
+  // Every look-up runs twice: first to name the rows that the cache lacks, then
+  // over the rows that one statement has brought for all of them.
   stage_->Collect();
   std::vector<Query*> stopped;
   for (Query& query : queries) {

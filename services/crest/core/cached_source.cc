@@ -114,6 +114,7 @@ size_t CachedSource::CostOf(const Entry& entry) {
 const CachedSource::Entry* CachedSource::Find(uint64_t key) {
   const auto it = by_key_.find(key);
   if (it == by_key_.end()) return nullptr;
+  // In order of use, for eviction; splice keeps iterators and pointers valid.
   entries_.splice(entries_.begin(), entries_, it->second);
   return &*it->second;
 }

@@ -34,6 +34,8 @@ class CrestSessions::Session final : public DraftSession {
   absl::Status LookUp(const DraftRound& round) {
     DraftAnswer answer;
     answer.length = round.length;
+    // Without room for a node: an answer all the same, since every round gets
+    // one.
     if (round.max_nodes == 0) {
       listener_->OnAnswer(std::move(answer));
       return absl::OkStatus();
@@ -49,6 +51,8 @@ class CrestSessions::Session final : public DraftSession {
     }
     FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(served->info.meta, tokenizer_));
     if (!served->in_memory()) {
+      // The row worker answers on its own thread, perhaps after this session
+      // has gone: the answer holds what it needs and not the session.
       return served->rows->Submit(
           tail_.tokens(),
           [listener = listener_, &observer = observer_, start, clock = clock_,

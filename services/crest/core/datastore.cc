@@ -24,6 +24,7 @@ Datastore::~Datastore() {
     absl::MutexLock lock(&mu_);
     stop_ = true;
   }
+  // The watcher writes current_ and retired_; afterwards this thread owns both.
   if (watcher_.joinable()) watcher_.join();
   // Release it while all members live: a row worker may still report an outage.
   std::shared_ptr<const ServedVersion> last;
@@ -100,9 +101,12 @@ absl::Status Datastore::Check() {
   }
   const VersionInfo& info = *published;
   const std::shared_ptr<const ServedVersion> served = current();
+  // The usual case: one small query, and nothing changes.
   if (served != nullptr && served->info.version == info.version) {
     return absl::OkStatus();
   }
+  // A load may take minutes and fail for good, so the same version is not tried
+  // in every interval. Another version is tried at once.
   if (info.version == failed_version_ && clock_() < next_load_) {
     return failure_;
   }
@@ -132,12 +136,15 @@ absl::Status Datastore::CheckTokenizerOf(const VersionInfo& info) const {
   }
   const std::shared_ptr<const ServedVersion> served = current();
   if (served == nullptr) return absl::OkStatus();
+  // Without a tokenizer by configuration the first version decides: a switch
+  // must not change the meaning of ids under open sessions.
   return CheckTokenizer(info.meta, served->info.meta.tokenizer_fingerprint);
 }
 
 void Datastore::SetEmpty(bool empty) {
   {
     absl::MutexLock lock(&mu_);
+    // A version that is served stays, even if the store has become empty.
     if (empty_ == empty || current_ != nullptr) return;
     empty_ = empty;
   }
@@ -162,6 +169,8 @@ void Datastore::Switch(std::unique_ptr<ServedVersion> loaded) {
                 info.meta.entries,
                 next->other == nullptr ? " n-grams, " : " entries, ",
                 next->in_memory() ? "in memory" : "through PostgreSQL");
+  // Requests may still hold it; FreeRetired destroys it on this thread, which
+  // serves no request.
   if (old != nullptr) retired_.push_back(std::move(old));
   observer_.OnSwitch(name_, info);
   observer_.OnStateChange(name_, state().ok());
@@ -181,6 +190,7 @@ void Datastore::Note(const absl::Status& status) {
   bool empty = false;
   {
     absl::MutexLock lock(&mu_);
+    // Log a change of state, not every check that finds the same.
     if (status == problem_) return;
     problem_ = status;
     serves = current_ != nullptr;

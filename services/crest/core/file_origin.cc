@@ -69,6 +69,7 @@ absl::StatusOr<VersionInfo> FileOrigin::ReadHeader(Identity& identity) const {
 absl::StatusOr<VersionInfo> FileOrigin::Current() {
   struct stat status {};
   if (stat(path_.c_str(), &status) != 0) return ReadError(path_, errno);
+  // The usual case costs no read.
   if (known_.version != 0 && IdentityOf(status) == seen_) return known_;
   // A header that cannot be read is not remembered: the next call retries.
   Identity identity;

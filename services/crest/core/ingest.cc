@@ -40,6 +40,7 @@ class CancellableSink final : public DatastoreSink {
       : sink_(std::move(sink)), cancelled_(cancelled) {}
 
   absl::Status Add(uint64_t ngram_hash, absl::string_view record) override {
+    // Asked at every record, because writing them is what takes longest.
     return cancelled_() ? Cancelled() : sink_->Add(ngram_hash, record);
   }
   absl::StatusOr<int64_t> Publish(const CrestMeta& meta) override {

@@ -145,6 +145,8 @@ void RowWorker::Reconnect() {
   const bool connected = fetcher.ok();
   {
     absl::MutexLock lock(&mu_);
+    // Look-ups are taken again from here on; they are answered after SetFetcher
+    // below, on this thread.
     down_ = connected ? absl::OkStatus() : AsUnavailable(fetcher.status());
   }
   if (!connected) return;

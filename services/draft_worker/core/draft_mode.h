@@ -111,8 +111,8 @@ class DraftMode {
 
   // Begins a new draft after `text` (not empty).
   virtual void Begin(absl::Span<const TokenId> text, const DraftRoom& room);
-  // What other drafters propose for the same round; between Begin and the first
-  // pass.
+  // The other drafters' proposals for the same round; between Begin and the
+  // first pass.
   virtual void TakeHints(const DraftTree& hints) { static_cast<void>(hints); }
   // Continues the same draft with other limits.
   virtual void Resume(const DraftRoom& room) { room_ = room; }

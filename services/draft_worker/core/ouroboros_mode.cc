@@ -14,8 +14,8 @@ constexpr float kSuffixPrior = 0.3f;
 // Accepted tokens of a pass, and how many observations that counts as.
 constexpr double kPassPrior = 0.7;
 constexpr double kPassPriorWeight = 8.0;
-// Tokens that a phrase beside the newest one is worth: it saves a pass where it
-// is right.
+// Tokens that a phrase besides the newest one is worth: it saves a pass where
+// it is right.
 constexpr double kPhraseWorth = 0.25;
 
 // The child of `node` that holds `token`, -2 if the tree has none.

@@ -25,7 +25,7 @@ std::vector<TextCopy::Guess> TextCopy::After(absl::Span<const TokenId> path,
     }
   }
   if (longest > 0) {
-    // What is guessed may itself be copied, as in a text that repeats.
+    // A guess may itself be copied, as in a text that repeats.
     while (guesses.size() < most) {
       const TokenId token = next < text_.size()
                                 ? text_[next]

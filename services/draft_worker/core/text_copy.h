@@ -36,7 +36,7 @@ class TextCopy {
     text_.assign(end.begin(), end.end());
   }
   // Up to `most` tokens that may follow the text and `path`, each if those
-  // before it are right. Of equally long matches the latest counts.
+  // before it are right. The latest of equally long matches counts.
   std::vector<Guess> After(absl::Span<const TokenId> path, size_t most);
 
   // Chance that the draft model draws a token guessed by such a match.

@@ -20,7 +20,7 @@ constexpr float kHitPriorReads = 8.0f;
 // At this many reads, the earlier ones count half.
 constexpr float kReadMemory = 128.0f;
 
-// Nodes read in one pass beside the likeliest. More of them are rarely worth a
+// Nodes read in one pass besides the likeliest. More of them are rarely worth a
 // row, and the tree stays of a size that a linear search is right for.
 constexpr size_t kMaxReads = 8;
 // Hinted nodes read in the first pass, and the least estimate of one.

@@ -56,7 +56,7 @@ class Worker {
   void Stop() {
     asio::post(io_, [this] {
       for (const auto& connection : Connections()) connection->Close();
-      // What is left to do is to drop what the connections had asked for.
+      // All that is left is to drop what the connections had asked for.
       work_.reset();
     });
     if (thread_.joinable()) thread_.join();

@@ -28,7 +28,7 @@ class Link {
 
 // The answer to one request. On a plain socket it is sent where it is written,
 // as far as the kernel takes it: waking another thread costs more than that.
-// What is left is queued here and sent by the connection's thread.
+// The rest is queued here and sent by the connection's thread.
 class Exchange final : public HttpExchange,
                        public std::enable_shared_from_this<Exchange> {
  public:
@@ -38,7 +38,7 @@ class Exchange final : public HttpExchange,
     bool head = false;    // HEAD: no body
     int fd = -1;          // of a plain socket
   };
-  // What the connection has to do next.
+  // The connection's next step.
   struct Taken {
     std::string bytes;
     bool ended = false;  // these are the last

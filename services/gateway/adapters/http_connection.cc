@@ -49,16 +49,17 @@ using Timer =
 constexpr int kKernelUnsent = 16 << 10;
 
 constexpr size_t kReadBytes = size_t{16} << 10;
-// What may come before the answer to what came first.
+// Limit of bytes that may arrive before an earlier request is answered.
 constexpr size_t kAheadBytes = size_t{64} << 10;
-// What a client may still send after the last answer of its connection, and the
-// time it gets to read that and close. If the server closed at once, the kernel
-// would answer bytes that are under way or unread, such as a next request, with
-// a reset, and the client would lose what it has not read (RFC 9112 9.6).
+// Bytes that a client may still send after the last answer of its connection,
+// and the time it gets to read that and close. If the server closed at once,
+// the kernel would answer bytes that are under way or unread, such as a next
+// request, with a reset, and the client would lose what it has not read (RFC
+// 9112 9.6).
 constexpr size_t kLingerBytes = size_t{16} << 20;
 constexpr absl::Duration kLingerTime = absl::Seconds(2);
 constexpr absl::Time kNever = absl::InfiniteFuture();
-// What a host and a port may hold beside letters and digits.
+// Characters of a host and a port other than letters and digits.
 constexpr absl::string_view kHostMarks = "-._~%!$&'()*+,;=:[]";
 constexpr absl::string_view kContinue = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -234,7 +235,7 @@ class BeastConnection final
   }
   // The request that begins in what has been read, or in what will be.
   void BeginRequest() {
-    // Empty lines may precede it: old clients put one behind a body.
+    // Empty lines may precede it: old clients put one after a body.
     unread_.erase(0, unread_.find_first_not_of("\r\n"));
     if (unread_.empty()) {
       Read();

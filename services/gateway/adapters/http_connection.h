@@ -16,7 +16,7 @@
 
 namespace foretoken::gateway::beast_server {
 
-// What connections need of their server.
+// The part of the server that its connections use.
 struct Shared {
   Shared(const HttpServerOptions& from, HttpHandler& to,
          HttpServerObserver& watcher)
@@ -40,9 +40,9 @@ struct Shared {
 //
 // It reads all the time: before a request, the request itself, and while the
 // answer is written, because that is how a client that goes away is noticed.
-// What comes behind a request waits here, up to a limit: a client that
-// sends more before it has its answer is cut off, as its end could hide behind
-// what is not read.
+// The bytes after a request wait here, up to a limit: a client that sends more
+// before it has its answer is cut off, since its end could hide behind unread
+// bytes.
 class Connection {
  public:
   using Closed = std::function<void(const std::shared_ptr<Connection>&)>;

@@ -183,8 +183,8 @@ class TlsSocket final : public ClientSocket {
                [error, bytes, done = std::move(done)] { done(error, bytes); });
   }
 
-  // As far as the kernel takes it. What is half written cannot be followed by
-  // anything else.
+  // As far as the kernel takes it. A record that is half written cannot be
+  // followed by anything else.
   void Notify() {
     if (!ready_ || writing_) return;
     ERR_clear_error();

@@ -46,7 +46,7 @@ class Results {
 
   // {"prompt_tokens", "completion_tokens", "total_tokens",
   // "prompt_tokens_details": {"cached_tokens"}}; a prompt counts once, however
-  // many choices it has. Of a model that thinks also
+  // many choices it has. A model that thinks adds
   // "completion_tokens_details": {"reasoning_tokens"}.
   Json Usage() const;
   // The extension of a whole answer: of several choices the sums, the times of

@@ -14,7 +14,7 @@
 
 namespace foretoken::gateway {
 
-// What a client that went away before its answer is counted as; never sent.
+// Counted for a client that went away before its answer; never sent.
 inline constexpr int kClientGone = 499;
 
 // InvalidArgument about one field of the request: "<field>: <message>". `code`
@@ -41,7 +41,7 @@ struct ApiError {
   std::string Json() const;
 };
 
-// `status` is not OK. Of errors that are ours alone (500) the message is not
+// `status` is not OK. The message of an error that is ours alone (500) is not
 // shown.
 ApiError ToApiError(const absl::Status& status);
 

@@ -26,7 +26,7 @@ inline constexpr size_t kMaxRepeatedBytes = size_t{256} << 10;
 // Text, which the orchestrator encodes, or token ids, taken as they are.
 using Prompt = std::variant<std::string, std::vector<TokenId>>;
 
-// What the calls of an answer must keep to.
+// Rules for the calls of an answer.
 struct ToolCallRules {
   bool required = false;  // the answer consists of calls,
   std::string function;   // of this function; empty: of any

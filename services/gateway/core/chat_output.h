@@ -15,8 +15,8 @@
 
 namespace foretoken::gateway {
 
-// Splits the output of one choice into reasoning, content and tool calls. What
-// the request does not want is dropped: the reasoning, or calls behind the
+// Splits the output of one choice into reasoning, content and tool calls, and
+// drops what the request does not want: the reasoning, or calls after the
 // first. Owned by one thread.
 class ChatSplitter {
  public:
@@ -24,9 +24,9 @@ class ChatSplitter {
                int64_t choice);
 
   AnswerDelta Take(const GenerationDelta& delta);
-  // What was held back at the end. Once.
+  // The rest that was held back, at the end. Once.
   AnswerDelta Finish();
-  // See ToolCallParser. What is dropped cuts nothing off.
+  // See ToolCallParser. Dropped calls cut nothing off.
   int calls() const { return answer_.has_value() ? answer_->calls() : 0; }
   bool cut_off() const {
     return answer_.has_value() && answer_->cut_off() &&

@@ -88,7 +88,7 @@ struct Choice {
   bool begun = false;
 };
 
-// What both forms have in common.
+// Parts that both forms share.
 class CompletionAnswer : public Answer {
  protected:
   CompletionAnswer(const ApiRequest& request, AnswerOptions options)

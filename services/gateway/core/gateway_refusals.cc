@@ -1,4 +1,4 @@
-// What GatewayService decides about requests before their bodies are there.
+// Decisions of GatewayService on requests whose bodies have not come yet.
 #include <optional>
 #include <string>
 #include <utility>

@@ -28,7 +28,7 @@ namespace {
 // Bodies up to this size are read and encoded where they arrive, unless they
 // have a chat template rendered.
 constexpr size_t kSmallBody = size_t{16} << 10;
-// Cost of a body in its caller's turn, beside its bytes.
+// Cost of a body in its caller's turn, besides its bytes.
 constexpr int64_t kBodyCost = int64_t{1} << 10;
 constexpr int64_t kTurnCost = int64_t{16} << 10;
 constexpr char kModelsPath[] = "/v1/models/";

@@ -58,7 +58,7 @@ struct GatewayOptions {
   int32_t max_waiting_bodies = 1024;  // for such a thread
 };
 
-// What a GatewayService works with. All pointers may be null and must outlive
+// Surroundings of a GatewayService. All pointers may be null and must outlive
 // it.
 struct GatewayParts {
   const Tokenizer* tokenizer = nullptr;  // for the texts of tokens
@@ -103,7 +103,7 @@ class GatewayService final : public HttpHandler {
     std::string request_id;
     Caller caller;
   };
-  // What endpoints that generate differ in.
+  // Differences between the endpoints that generate.
   struct Form {
     const char* id_prefix;
     GenerationExchange::MakeAnswer make_answer;
@@ -148,7 +148,7 @@ class GatewayService final : public HttpHandler {
   absl::StatusOr<GeneratorInfo> ActiveModel();
   // The same, if it has the name that the request gives.
   absl::StatusOr<GeneratorInfo> ModelNamed(absl::string_view name);
-  // Takes the memory for it from the context's share, beside that of the
+  // Takes the memory for it from the context's share, besides that of the
   // conversation and `other_bytes` of the request. `thinking`: see
   // ModelChat::Encode.
   absl::StatusOr<std::vector<TokenId>> EncodeChat(

@@ -26,7 +26,7 @@ struct HttpRequest {
   // Memory for the body and what becomes of it; held as long as the request.
   ByteBudget::Share memory;
 
-  // The header's value; empty if absent. Of several, the first.
+  // Value of the first header with this name; empty if absent.
   absl::string_view Header(absl::string_view name) const {
     for (const auto& [key, value] : headers) {
       if (absl::EqualsIgnoreCase(key, name)) return value;

@@ -1,5 +1,5 @@
 // RequestFields: reads the fields of one JSON object, with their types and
-// ranges, and refuses those that nobody read. A field that is null counts as
+// ranges, and refuses those that were not read. A field that is null counts as
 // absent.
 //
 //   RequestFields fields(body);
@@ -56,7 +56,7 @@ class RequestFields {
   // "stream_options.include_usage" of "include_usage".
   std::string Name(absl::string_view field) const;
 
-  // The first error; otherwise one that names a field that nobody read.
+  // The first error; otherwise one that names a field that was not read.
   absl::Status Finish();
 
  private:

@@ -20,7 +20,7 @@ namespace foretoken::gateway {
 
 // POST /v1/completions
 absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view body);
-// POST /v1/chat/completions. What the messages hold is left to the chat
+// POST /v1/chat/completions. The contents of messages are left to the chat
 // template.
 absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view body);
 

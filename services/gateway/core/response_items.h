@@ -17,7 +17,7 @@ inline constexpr size_t kMaxInputItems = 4096;
 // A JSON list of messages in the form of /v1/chat/completions: `instructions`,
 // if not empty, as those of the system, then `input`, a text or an array of
 // items. Calls of functions join the assistant's message directly before them;
-// reasoning becomes the reasoning_content of the one directly behind it.
+// reasoning becomes the reasoning_content of the one directly after it.
 // InvalidArgument names the field: "input[1].content[0].type: ...".
 absl::StatusOr<std::string> MessagesOfInput(const Json& input,
                                             absl::string_view instructions);

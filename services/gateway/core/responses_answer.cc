@@ -102,7 +102,7 @@ struct Item {
     out += type == Type::kMessage
                ? R"(","type":"message","role":"assistant","content":[)"
                : R"(","type":"reasoning","summary":[],"content":[)";
-    // The part is added behind the item.
+    // The part is added after the item.
     if (state != State::kInProgress) AppendPart(out);
     out += "]}";
   }
@@ -385,7 +385,7 @@ class ResponsesAnswer final : public Answer {
          {"total_tokens", summary.prompt_tokens + summary.completion_tokens}});
   }
 
-  // `error`: as JSON. `end`: further members, behind a comma.
+  // `error`: as JSON. `end`: further members, after a comma.
   void AppendResponse(State state, absl::string_view error,
                       absl::string_view end, std::string& out) const {
     absl::StrAppend(

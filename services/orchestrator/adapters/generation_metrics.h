@@ -43,8 +43,8 @@ class GenerationMetrics final : public GenerationObserver {
   // `latency` is recorded only for served requests.
   void OnEnd(absl::StatusCode code, absl::Duration latency) override;
   CallerAccount& AccountOf(const Caller& caller) override {
-    // Names of certificates are no closed set, and what stands for a token
-    // without a name is nothing for a page that anyone may read.
+    // Names of certificates are not a closed set, and the stand-in for a token
+    // without a name must not be on a page that anyone may read.
     return principals_.Of(caller.named ? caller.name
                                        : PrincipalMetrics::kOther);
   }

@@ -48,7 +48,7 @@ int64_t CostOf(const GenerationRequest& request) {
       request.max_tokens + prompt_tokens / kPromptTokensPerCost, 1, kMaxCost);
 }
 
-// What the request counts against its caller's quota of tokens until it ends.
+// Tokens that count against the caller's quota until the request ends.
 int64_t TokensOf(const GenerationRequest& request) {
   return std::max<int64_t>(request.max_tokens, 0) +
          PromptBytes(request) / kTextBytesPerToken;

@@ -218,7 +218,7 @@ class GenerationService final : public Generator {
   absl::Status Enter(GenerationRequest& request,
                      const std::shared_ptr<RequestCall>& call)
       ABSL_LOCKS_EXCLUDED(mu_);
-  // What observes a part's bytes.
+  // Observer of a part's bytes.
   std::function<void(int64_t)> Gauge(MemoryPart part, int64_t limit);
   // Gives back what the request did not use of its caller's quota, counts and
   // logs its end, and tells the listener. `no_room`: it was refused because the
@@ -238,7 +238,7 @@ class GenerationService final : public Generator {
   void RunTextCall(const std::shared_ptr<TextCall>& call, const char* field,
                    int64_t bytes, absl::FunctionRef<int64_t()> memory);
   absl::Status CheckTokenizer(const TargetInfo& info) const;
-  // What can be said of a constraint without compiling it: FailedPrecondition
+  // Checks of a constraint that need no compilation: FailedPrecondition
   // where there is no tokenizer, InvalidArgument for one that is too large.
   absl::Status CheckConstraint(const Constraint& constraint) const;
   // Errors are those of TextWork::CompileConstraint.

@@ -18,7 +18,7 @@ template <typename Member>
 using Members = std::vector<std::unique_ptr<Member>>;
 
 // Marks the members that are not in `names` as leaving, and the others as not.
-// Returns the indexes in `names` of those that are no members yet.
+// Returns the indexes in `names` of those that are not members yet.
 template <typename Member>
 std::vector<size_t> MarkMembers(Members<Member>& members,
                                 const std::vector<std::string>& names) {

@@ -24,7 +24,7 @@ constexpr size_t kRecounts = 8;
 // meanwhile.
 constexpr size_t kManyDue = 256;
 
-// What a stored record keeps of an output.
+// The part of an output that a stored record keeps.
 absl::Span<const TokenId> Kept(absl::Span<const TokenId> output) {
   return output.last(std::min(output.size(), kMaxRecordTokens));
 }

@@ -39,7 +39,7 @@ enum class RecordKind : uint8_t {
   kTexts = 3,    // a batch of outputs, for the scope's prior
 };
 
-// What is stored of one scope, oldest first. The last outputs are among the
+// Stored records of one scope, oldest first. The last outputs are among the
 // texts too if those are stored.
 struct StoredScope {
   std::vector<std::vector<TokenId>> outputs;

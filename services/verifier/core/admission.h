@@ -105,7 +105,8 @@ class Admission {
   };
 
   int64_t RoomFor(const Session& session, int64_t reserve) const;
-  // What a waiting session takes if it is admitted, in tokens of whole pages.
+  // Room that a waiting session takes if it is admitted, in tokens of whole
+  // pages.
   struct Claim {
     int64_t room = 0;             // beyond what its caller's sessions list
     int64_t free = 0;             // beyond what any session lists

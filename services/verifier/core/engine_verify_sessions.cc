@@ -23,7 +23,7 @@ class EngineVerifySessions::Session final : public VerifySession {
   const std::unique_ptr<Loop::Session> session_;
 };
 
-// What a session and its compilation share; guarded by mu_.
+// Shared by a session and its compilation; guarded by mu_.
 struct EngineVerifySessions::Pending {
   SessionRequest request;                    // until it is compiled
   std::shared_ptr<VerifyListener> listener;  // likewise

@@ -51,7 +51,7 @@ constexpr double kNoiseWeight = 5;
 constexpr double kMaxNoiseWeight = 50;
 constexpr double kLeastNoise = 0.02 * 0.02;
 
-// What drafting is expected to add (logarithm) with 1, 2, 4, ... sessions, and
+// Expected gain of drafting (logarithm) with 1, 2, 4, ... sessions, and
 // how uncertain that is. A busy verifier begins without drafts: where they do
 // not pay, passes full of them take long.
 constexpr double kExpected[] = {0.4, 0.3, 0.2, 0.1, -0.02};
@@ -126,7 +126,7 @@ void GoodputGuard::Note(const GuardPass& pass) {
   }
 }
 
-// The median of the last passes: one that some sessions missed is no change.
+// The median of the last passes: sessions that miss one pass do not change it.
 int GoodputGuard::LoadOf(const GuardPass& pass) {
   recent_sessions_[recent_] = std::max(1, pass.sessions);
   recent_ = (recent_ + 1) % kRecent;

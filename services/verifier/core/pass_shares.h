@@ -8,9 +8,9 @@
 // the weights. Beyond that, the many sessions of one caller, or a long prompt,
 // would slow down the rounds of all others. So a pass takes no longer than any
 // caller's own rounds would take alone, divided by the caller's share of the
-// weights: nobody gets less than that share of the machine. Prompts of a caller
-// count as much as its rounds. Every caller's first round and a few prompt rows
-// always run. Without measured costs there is no such limit.
+// weights: no caller gets less than that share of the machine. Prompts of a
+// caller count as much as its rounds. Every caller's first round and a few
+// prompt rows always run. Without measured costs there is no such limit.
 //
 // Source: Goyal, Vin and Cheng, "Start-time Fair Queueing" (SIGCOMM 1996).
 //
@@ -29,7 +29,7 @@
 
 namespace foretoken::verifier {
 
-// What one admitted session could put into a pass.
+// Rows that one admitted session could put into a pass.
 struct PassDemand {
   std::string caller;
   double weight = 1;       // of the caller, above 0
@@ -42,7 +42,7 @@ struct PassDemand {
 
 class PassShares {
  public:
-  // `rows` of a pass; beside rounds, at most `text_rows` of them for prompts.
+  // `rows` of a pass; besides rounds, at most `text_rows` of them for prompts.
   PassShares(int32_t rows, int32_t text_rows)
       : rows_(rows), text_rows_(text_rows), budget_(rows, 0) {}
 

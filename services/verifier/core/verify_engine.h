@@ -60,7 +60,7 @@ struct VerifyEngineOptions {
   std::shared_ptr<const grammar::TokenVocabulary> vocabulary;
   // Memory of the automata and masks of constraints.
   int64_t grammar_bytes = int64_t{512} << 20;
-  // What a check of the model has found before the start; OK: nothing.
+  // Result of the model's self-check before the start.
   absl::Status model_fault;
 
   // InvalidArgument names every bad field with its value and range.

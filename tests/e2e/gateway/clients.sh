@@ -116,9 +116,9 @@ for i in 0 1; do
           *) echo "no answer: $line: $answer"; exit 1 ;;
         esac
         count=$((count + 1))
-      done < <(grep '^curl ' README.md)
-      [ "$count" -ge 5 ] || { echo "only $count lines in README.md"; exit 1; }
-      echo "$count lines of README.md work on port $port"
+      done < <(python3 -B tests/e2e/documented_commands.py --curl README.md docs/api.md)
+      [ "$count" -ge 7 ] || { echo "only $count curl commands in the pages"; exit 1; }
+      echo "$count curl commands of README.md and docs/api.md work on port $port"
       ;;
     streams)
       python3 tests/e2e/gateway/streams.py "http://127.0.0.1:$port" \

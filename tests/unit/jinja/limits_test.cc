@@ -58,7 +58,7 @@ TEST(LimitsTest, ValuesEndAtTheByteLimit) {
   for (const char* source :
        {"{{ ('x' * 1000000) * 1000000 }}", "{{ [1] * 100000000 }}",
         "{{ 'a' | indent(2000000000) | length }}",
-        "{{ 'a'.center(9223372036854775807) | length }}",
+        "{{ 'a' | center(9223372036854775807) | length }}",
         "{% set ns = namespace(x='ab') %}{% for i in range(64) %}"
         "{% set ns.x = ns.x + ns.x %}{% endfor %}",
         "{% set ns = namespace(x='ab') %}{% for i in range(64) %}"

@@ -67,7 +67,6 @@ TEST(OriginTest, StringOperationsKeepTheOriginOfEveryCharacter) {
       {"{% set ns = namespace(t='') %}{% for c in r.list %}"
        "{% set ns.t = ns.t + '<' + c %}{% endfor %}{{ ns.t }}",
        "<[p]<[q]"},
-      {"{{ 'a'.ljust(3, r.list[0]) }}", "a[pp]"},
       {"{{ (r.w * 2)[:7] }}", "[x-y zx-]"},
       {"{{ r.w | default('d') }}{{ r.none | default('d') }}", "[x-y z]d"},
       {"{{ r.w.splitlines()[0].removeprefix('x') }}", "[-y z]"},

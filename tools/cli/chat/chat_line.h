@@ -1,5 +1,5 @@
-// What a user types in a chat: a message, or a command that begins with a
-// slash.
+// A line that a user types in a chat: a message, or a command that begins with
+// a slash.
 #ifndef FORETOKEN_TOOLS_CLI_CHAT_CHAT_LINE_H_
 #define FORETOKEN_TOOLS_CLI_CHAT_CHAT_LINE_H_
 

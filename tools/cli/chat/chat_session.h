@@ -1,6 +1,6 @@
 // ChatSession: a chat in a terminal: messages, commands and answers.
 //
-// What it talks to are interfaces and functions, so that it is tested without a
+// It talks to interfaces and functions, so that it is tested without a
 // terminal and without a model. Owned by one thread.
 #ifndef FORETOKEN_TOOLS_CLI_CHAT_CHAT_SESSION_H_
 #define FORETOKEN_TOOLS_CLI_CHAT_CHAT_SESSION_H_
@@ -24,7 +24,7 @@
 namespace foretoken::cli {
 
 struct ChatOptions {
-  // Of every answer; its prompt is not used.
+  // For every answer; its prompt is not used.
   GenerationRequest request;
   std::string system;
   bool show_drafters = false;

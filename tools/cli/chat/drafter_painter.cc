@@ -16,8 +16,8 @@ namespace {
 constexpr char kPlain[] = "\x1b[39m";
 
 // Colours of the 256-colour palette that are told apart on light and on dark
-// ground, by DrafterId.
-constexpr std::array<int, 12> kColours = {
+// ground, by DrafterId; the last ones are for drafters to come.
+constexpr std::array<int, 16> kColours = {
     33,   // draft_model: blue
     172,  // lookahead: orange
     135,  // ouroboros: purple
@@ -30,8 +30,12 @@ constexpr std::array<int, 12> kColours = {
     133,  // fused_prior: pink
     137,  // fused_recycled: brown
     66,   // grammar: slate
+    136,  // ochre
+    71,   // pale green
+    168,  // rose
+    62,   // violet
 };
-static_assert(kColours.size() == kDrafterNames.size());
+static_assert(kColours.size() >= kDrafterNames.size());
 
 std::string ColourOf(DrafterId drafter) {
   if (drafter == DrafterId::kTarget) return kPlain;

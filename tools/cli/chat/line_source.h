@@ -31,7 +31,7 @@ std::unique_ptr<LineSource> PlainLines();
 
 // Lines that are edited in the terminal, with the history in `history_file`,
 // which only its owner may read; empty: none is kept. Ctrl-C drops the line.
-// nullptr where stdin or stdout is no terminal, and in a build without libedit.
+// nullptr if stdin or stdout is not a terminal, and in a build without libedit.
 std::unique_ptr<LineSource> EditedLines(const std::string& prompt,
                                         const std::string& history_file);
 

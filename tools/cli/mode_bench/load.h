@@ -55,9 +55,9 @@ struct LoadOutcome {
 };
 
 struct LoadResult {
-  // Of the steady part of a closed loop: until the first client found no more
-  // requests, so that all clients were at work. Of an open loop: all tokens,
-  // from the start to the end of the last request.
+  // In a closed loop, over its steady part: until the first client found no
+  // more requests, so that all clients were at work. In an open loop, all
+  // tokens from the start to the end of the last request.
   double tokens_per_s = 0;
   std::vector<LoadOutcome> outcomes;  // in the order of the requests
 };

@@ -131,7 +131,7 @@ class ModeBench {
   CellResult& Cell(size_t group, size_t mode) {
     return result_.cells[group * modes_.size() + mode];
   }
-  // Ratios of the modes beside the baseline.
+  // Ratios of the modes to the baseline.
   std::vector<Interval> Ratios(size_t group);
 
   const ModeBenchOptions& options_;

@@ -5,7 +5,7 @@
 // bounds depend on the position alone: 4 blocks each up to position 4,096, then
 // 16 chunks to every doubling of the context, so that one row of a long context
 // uses many multiprocessors and the partial results stay few. In a chunk the
-// blocks are merged ascending, then the chunks are, whoever does it.
+// blocks are merged ascending, then the chunks, whichever kernel does it.
 //
 // Thread-safe.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_ATTENTION_INDEX_H_
@@ -174,7 +174,7 @@ constexpr int AttentionResident(const AttentionTiling& tiling,
 }
 
 // Register `reg` (0..3) of an A fragment (16 queries x 16) holds two neighbours
-// of query g, or of g + 8 where FragmentUpper says so. Of a block of 32
+// of query g, or of g + 8 where FragmentUpper says so. In a block of 32
 // dimensions the lane holds eight neighbours, from dimension 8 t of the block;
 // FragmentElement is the pair of those that mma `tile` (0, 1) of the block
 // takes: the permutation that K's 16-byte reads give (gemm_index.h).

@@ -47,7 +47,7 @@ struct Walker {
   int page_end = 0;  // of it, in the pass's pages
   int block = 0, end = 0;
   uint32_t pending = 0;  // rows that still have to read the present block
-  // Of row `lane`; kNoTiles: there is no such row.
+  // The tiles of row `lane`; kNoTiles: there is no such row.
   static constexpr int kNoTiles = -(1 << 24);
   int tile_begin = 0, tile_count = kNoTiles, last_keys = 0;
   int tile = -1;  // row `lane`'s, present

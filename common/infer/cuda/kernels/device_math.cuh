@@ -61,8 +61,8 @@ __device__ __forceinline__ float WarpSum(float x) {
   return x;
 }
 
-// Of a block of kThreads; `shared` has room for kThreads / 32 floats and may be
-// used again only after the next barrier.
+// Sum over a block of kThreads; `shared` has room for kThreads / 32 floats and
+// may be used again only after the next barrier.
 template <int kThreads>
 __device__ __forceinline__ float BlockSum(float x, float* shared) {
   x = WarpSum(x);

@@ -39,7 +39,7 @@ struct ModuleCode {
   }
 };
 
-// What the kernels' tiles and grids go by; it decides no bit.
+// Decides the kernels' tiles and grids, and no bit of the result.
 struct DeviceLimits {
   int32_t shared_bytes = 0;  // dynamic, that a thread block can have
   bool warpgroups = false;   // it has wgmma, and the module code for it

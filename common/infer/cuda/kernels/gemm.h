@@ -14,7 +14,7 @@
 
 namespace foretoken::device {
 
-// What becomes of a sum over a group of K.
+// Use of a sum over a group of K.
 enum class GemmEpilogue {
   // fp32 partial sums [group][padded_rows][features], for a kernel that adds
   // groups, bias and residual.

@@ -1,4 +1,4 @@
-// What a product's kernels make of their sums.
+// Epilogues: from a product's sums to its results.
 #ifndef FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_EPILOGUE_CUH_
 #define FORETOKEN_COMMON_INFER_CUDA_KERNELS_GEMM_EPILOGUE_CUH_
 

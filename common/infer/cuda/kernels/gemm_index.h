@@ -120,7 +120,7 @@ FORETOKEN_HOST_DEVICE inline int64_t PackedFeature(int mode, int64_t first,
 // Groups of K, each summed by thread blocks of its own. A narrow matrix has few
 // blocks of features, so it is cut until there are about two thread blocks for
 // each of 132 multiprocessors, which all stream at once; a group has at least
-// four steps. Of the matrix alone: part of the numerics.
+// four steps. Depends on the matrix alone: part of the numerics.
 FORETOKEN_HOST_DEVICE inline int GemmGroups(int64_t padded_features,
                                             int64_t padded_k) {
   const int64_t blocks = padded_features / kGemmFeatures;
@@ -234,7 +234,7 @@ struct WideGemmTiling {
   constexpr int stage_bytes() const {
     return blocks * kBlockBytes + rows * kStepK * 2;
   }
-  // Two barriers of eight bytes a stage behind the stages.
+  // The stages are followed by two barriers of eight bytes each.
   constexpr int shared_bytes() const { return stages * (stage_bytes() + 16); }
   friend constexpr bool operator==(const WideGemmTiling&,
                                    const WideGemmTiling&) = default;

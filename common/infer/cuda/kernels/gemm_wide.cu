@@ -53,7 +53,7 @@ __device__ __forceinline__ int GroupStage(const GemmParams& p, int group) {
   return GroupBegin(p.k / kGemmKStep, p.groups, group) * kStagesOfStep;
 }
 
-// What a thread block computes: one group of K, or all of them.
+// Work of a thread block: one group of K, or all of them.
 struct Slice {
   int first_group = 0, end_group = 0;
   int begin = 0, stages = 0;
@@ -77,7 +77,7 @@ __device__ __forceinline__ Slice SliceOfBlock(const GemmParams& p) {
   return slice;
 }
 
-// A ring of stages; the barriers behind them: a stage is full, a stage is free.
+// A ring of stages, then the barriers: a stage is full, a stage is free.
 template <typename Shape>
 struct Ring {
   uint32_t base = 0;

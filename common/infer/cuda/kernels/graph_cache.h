@@ -1,5 +1,5 @@
-// Which graphs of passes are kept: the least recently used makes room, but only
-// where nobody has asked for it in a long while. So a server whose passes have
+// Decides which graphs of passes are kept: the least recently used makes room,
+// but only after a long while without use. So a server whose passes have
 // more sizes than there is room for runs some of them without a graph, and
 // never spends its time on making graphs that it is about to destroy.
 //

@@ -1,5 +1,5 @@
-// One pass in one piece of memory: a header and all arrays of a DevicePass
-// behind it, so that it travels in one copy. Plain host code, but for the
+// One pass in one piece of memory: a header, then all arrays of a DevicePass,
+// so that it travels in one copy. Plain host code, but for the
 // header's accessors, which the kernels use.
 //
 // A device buffer begins with the header; kernels read sizes and places from
@@ -74,7 +74,7 @@ DeviceStatus CheckPass(const DevicePass& pass, const EngineShape& shape,
                        int64_t pages);
 
 struct PassLayout {
-  // Of a pass that CheckPass took.
+  // `pass` must have passed CheckPass.
   PassLayout(const DevicePass& pass, const EngineShape& shape);
 
   PassHeader header = {};

@@ -11,7 +11,7 @@
 namespace foretoken::orchestrator {
 namespace {
 
-// State of a request beside its prompt: thread, decode loop, drafting.
+// State of a request besides its prompt: thread, decode loop, drafting.
 constexpr int64_t kStateBytes = 192 << 10;
 // A text and, of every byte, an id.
 constexpr int64_t kBytesPerTextByte = 1 + sizeof(TokenId);
@@ -50,7 +50,7 @@ constexpr int64_t kParsedBytesPerWireByte = 12;
 }  // namespace
 
 MemoryParts DivideMemory(int64_t budget) {
-  // What the division leaves over goes to the first part.
+  // The remainder of the division goes to the first part.
   const int64_t each = budget / 8 * 3;
   return {.receiving = budget - 2 * each, .encoding = each, .requests = each};
 }

@@ -42,7 +42,7 @@ inline constexpr int64_t kCompileBytes = int64_t{64} << 20;
 
 // A text and its ids, with the answer that holds them.
 int64_t TokenizeBytes(int64_t text_bytes);
-// Beside those, while the text is encoded. Holds for tokenizers whose normal
+// Besides those, while the text is encoded. Holds for tokenizers whose normal
 // form of a text is not longer than the text, but for its spaces.
 int64_t EncodingBytes(int64_t text_bytes);
 // The same, of a text that may be malformed.
@@ -51,7 +51,7 @@ int64_t EncodingBytesOf(absl::string_view text);
 int64_t DetokenizeBytes(absl::Span<const TokenId> token_ids,
                         const Tokenizer* tokenizer);
 
-// What the largest request takes that is valid, from its message on.
+// Bytes of the largest valid request, from its message on.
 // Detokenize, whose texts depend on the vocabulary, is left out.
 int64_t LargestRequestBytes(int64_t max_prompt_bytes,
                             int64_t max_constraint_bytes, bool with_tokenizer);

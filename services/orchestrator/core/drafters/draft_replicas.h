@@ -35,7 +35,7 @@
 
 namespace foretoken::orchestrator {
 
-// What a service keeps by cache scope.
+// State that a service keeps by cache scope.
 enum class ScopeState {
   kNone,     // nothing: scopes are ignored
   kCache,    // KV of prompts: the owner is preferred, its load bounded

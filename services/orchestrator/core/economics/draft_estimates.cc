@@ -233,7 +233,7 @@ void DraftEstimates::NoteGain(DrafterId id, double hinted, double gain,
   worth.wait_seconds +=
       weight * (absl::ToDoubleSeconds(wait) - worth.wait_seconds);
   worth.at = now;
-  // Means of few rounds are no best.
+  // A mean of few rounds cannot count as the best.
   const bool first = worth.rounds <= kFirstRounds;
   if (first || worth.gain > worth.most_gain) worth.most_gain = worth.gain;
   if (first || worth.wait_seconds < worth.least_wait_seconds) {

@@ -79,7 +79,7 @@ class DraftEstimates {
   static constexpr int kDepths = 7;
   static constexpr int kClaims = 10;
   static constexpr int kOpinions = 4;  // of each kind
-  // What a draft model says of another drafter's node.
+  // A draft model's opinion of another drafter's node.
   struct Opinion {
     enum Kind { kNone, kProposes, kLeavesOut };
     Kind kind = kNone;

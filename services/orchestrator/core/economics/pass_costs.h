@@ -36,7 +36,7 @@ class PassCosts {
   std::vector<std::pair<int32_t, double>> points_;  // ascending in both
 };
 
-// Load of a round beside its own rows.
+// Load of a round besides its own rows.
 struct PassLoad {
   double other_sessions = 0;  // that share its pass
   double other_rows = 0;      // of these

@@ -124,18 +124,13 @@ bool DecodeLoop::Retarget(const TargetInfo& target) {
 
 SessionRequest DecodeLoop::OpenRequest() const {
   SessionRequest session;
-  session.cache_scope = request_.cache_scope;
+  static_cast<SessionTerms&>(session) = request_;
   session.prompt_length = summary_.prompt_tokens;
   session.max_length = summary_.prompt_tokens + request_.max_tokens;
-  session.sampling = request_.sampling;
   session.stop_tokens = request_.sampling.end_tokens;
-  session.constraint = request_.constraint;
-  session.request_id = request_.request_id;
-  session.traceparent = request_.traceparent;
   session.caller = request_.caller.name;
   session.weight = request_.caller.weight;
   session.want_row_tokens = drafting_.needs_rows();
-  session.deadline = request_.deadline;
   session.numerics_fingerprint = target_.numerics_fingerprint;
   return session;
 }

@@ -14,7 +14,7 @@ namespace {
 constexpr size_t kContextTokens = 8;
 // Longest forced text that is drafted, in bytes.
 constexpr size_t kMaxBytes = 1024;
-// What a token claims, given those before it. The last one may be longer in the
+// Claim of a token, given those before it. The last one may be longer in the
 // model's own text, since other bytes can follow those that are forced.
 constexpr float kClaim = 0.97f;
 constexpr float kLastClaim = 0.6f;

@@ -70,7 +70,7 @@ struct DraftingOptions {
 // then those that do not.
 using DraftSources = std::vector<std::unique_ptr<DraftSource>>;
 
-// What one source did in one round.
+// Result of one source in one round.
 struct SourceReport {
   DrafterId id = DrafterId::kFused;
   DraftOutcome outcome = DraftOutcome::kNotAsked;

@@ -9,9 +9,9 @@
 // that alone, and again ever more rarely.
 //
 // Waits are counted in steps from probe to probe, and a step that took long
-// counts no more than one that took the usual time: a time in which this
-// process or the verifier's stood still (SIGSTOP, a frozen container) is no
-// silence. A verifier that does not tell its passes, an older one, is not
+// counts no more than one that took the usual time, so that a process that was
+// suspended (SIGSTOP, a frozen container), this one or the verifier's, is not
+// taken for silent. Older verifiers, which do not count their passes, are not
 // judged.
 //
 // Thread-compatible, except for Wait.

@@ -67,7 +67,7 @@ class RemoteVerifier final : public Verifier {
   // with `length` tokens, was in its engine. Aborted if that is the second in a
   // row without a token between: the request may be what kills or hangs them;
   // `loss` if one verifier was left twice. A verifier that stops in good order
-  // is no loss.
+  // does not count.
   absl::Status NoteLoss(const absl::Status& loss, int id, int64_t length);
   // Sleeps; returns Cancelled if cancelled first.
   absl::Status BackOff(absl::Duration delay);

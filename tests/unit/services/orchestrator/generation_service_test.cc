@@ -301,7 +301,10 @@ TEST_F(GenerationServiceTest, AListenerThatPausesHoldsUpItsRequestAlone) {
   FORETOKEN_EXPECT_OK(Run(Request()));
   EXPECT_THAT(paused->token_ids(), SizeIs(1));
   EXPECT_FALSE(paused->ended.HasBeenNotified());
-  while (!paused->ended.HasBeenNotified()) call->Resume();
+  ASSERT_TRUE(testing::Eventually([&p = paused, &c = call] {
+    c->Resume();
+    return p->ended.HasBeenNotified();
+  }));
   FORETOKEN_EXPECT_OK(paused->Wait());
   EXPECT_EQ(paused->token_ids(), whole->token_ids());
 }
