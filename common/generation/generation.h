@@ -28,8 +28,9 @@ inline constexpr size_t kMaxCacheScopeBytes = 256;
 // OK for an id that logs can show: empty, or at most kMaxRequestIdBytes
 // characters of A-Za-z0-9._-; else InvalidArgument, without repeating it.
 absl::Status CheckRequestId(absl::string_view request_id);
-// OK for at most kMaxCacheScopeBytes bytes.
-absl::Status CheckCacheScope(absl::string_view cache_scope);
+// OK for at most kMaxCacheScopeBytes bytes. Errors name `field`.
+absl::Status CheckCacheScope(absl::string_view cache_scope,
+                             absl::string_view field = "cache_scope");
 
 // The caller of a request. Callers share a busy server by weight.
 struct Caller {
@@ -59,12 +60,20 @@ struct GenerationRequest {
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
   Constraint constraint;    // on the output; empty: none
   std::string cache_scope;  // bounds every sharing of text
+  // Without a cache_scope, the scope within which prefix pages are shared, and
+  // nothing else: no history, no phrases. Empty: not even they.
+  std::string prefix_scope;
   std::string request_id;   // for logs; drawn where it is empty
   std::string traceparent;  // W3C header of the caller's span; empty: none
   absl::Time deadline = absl::InfiniteFuture();
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
   bool want_round_trees = false;  // see GenerationDelta::round_tree
+
+  // The scope of prefix pages; empty: they are not shared.
+  const std::string& scope_of_pages() const {
+    return cache_scope.empty() ? prefix_scope : cache_scope;
+  }
 };
 
 // What is needed to reproduce the output, and the request's name in logs.
