@@ -786,7 +786,7 @@ TEST_F(GatewayServiceTest, MessagesBeyondTheContextAreRefused) {
   EXPECT_THAT(generator_.calls, SizeIs(1));
   const auto no_role =
       Post("/v1/chat/completions",
-           R"({"messages": [{"role": "nobody", "content": "a"}]})");
+           R"({"messages": [{"role": "function", "content": "a"}]})");
   EXPECT_EQ(no_role->response.status, 400);
   EXPECT_THAT(no_role->Body()["error"]["message"].get<std::string>(),
               HasSubstr("no such role"));

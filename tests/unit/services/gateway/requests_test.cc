@@ -587,6 +587,32 @@ TEST(CompletionRequestTest, FieldsThatChangeNothingAreTaken) {
   }
 }
 
+TEST(ChatRequestTest, RolesAreThoseThatTemplatesKnow) {
+  const auto read = [](absl::string_view role) {
+    return ReadChatRequest(absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": ")", role,
+        R"(", "content": "a"}]})"));
+  };
+  for (const char* role :
+       {"system", "developer", "user", "assistant", "tool", "function"}) {
+    EXPECT_THAT(read(role), IsOk()) << role;
+  }
+  for (const char* role : {"bot", "User", "", "user "}) {
+    const auto request = read(role);
+    ASSERT_FALSE(request.ok()) << role;
+    const ApiError error = ToApiError(request.status());
+    EXPECT_EQ(error.http_status, 400);
+    EXPECT_EQ(error.param, "messages[1].role");
+    EXPECT_EQ(error.message,
+              absl::StrCat("messages[1].role: \"", role,
+                           "\" is not served, want system, developer, user, "
+                           "assistant, tool, function"));
+  }
+  // Long ones are cut.
+  EXPECT_LT(ToApiError(read(std::string(10'000, 'x')).status()).message.size(),
+            200u);
+}
+
 TEST(ChatRequestTest, MessagesAreAnArray) {
   for (const char* messages : {"\"a\"", "[]", "{}", "null", "1"}) {
     const auto request =
