@@ -221,7 +221,7 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
                              ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kCompletions);
   if (body.is_object()) {
     auto prompts = ReadPrompts(fields.Find("prompt"));
     if (prompts.ok()) {
@@ -251,7 +251,6 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
         "with logprobs is not supported: the prompt's tokens have no "
         "log-probabilities here"));
   }
-  fields.Refuse("suffix", {""});
   ReadFormatField(text, "response_format", fields, request);
   ReadConstraintFields(text, fields, request);
   FORETOKEN_RETURN_IF_ERROR(fields.Finish());
@@ -263,7 +262,7 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
                              ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kChats);
   if (body.is_object()) {
     auto conversation = ReadConversation(text, fields);
     if (conversation.ok()) {
@@ -280,20 +279,7 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
   ReadFormatField(text, "response_format", fields, request);
   ReadConstraintFields(text, fields, request);
   RefuseToolsWithConstraint(fields, request);
-  // Known, and refused where they ask for something.
-  const Json none = Json::array();
-  fields.Refuse("functions", {none});
-  fields.Refuse("function_call", {"none"});
-  fields.Refuse("modalities", {Json::array({"text"})});
-  fields.Refuse("audio");
-  fields.Refuse("prediction");
-  fields.Refuse("store", {false});
   ReadMetadata(fields);  // describes stored answers, and there are none
-  fields.Refuse("service_tier", {"auto", "default"});
-  // OpenAI's defaults: as the template has it.
-  fields.Refuse("reasoning_effort", {"medium"});
-  fields.Refuse("verbosity", {"medium"});
-  fields.Refuse("web_search_options");
   FORETOKEN_RETURN_IF_ERROR(fields.Finish());
   return request;
 }
