@@ -61,7 +61,8 @@ struct ApiRequest {
   bool include_usage = false;  // a last chunk with the usage
   bool echo = false;           // the prompt before the text (completions)
   bool logprobs = false;       // shown; how many is in generation.sampling
-  // It names no cache scope.
+  // It names no cache scope, so it may share prefix pages with its caller's
+  // other requests (prefix_sharing.h).
   bool own_prefixes = true;
   bool want_tokens = false;    // "foretoken": {"tokens": true}
   bool want_rounds = false;

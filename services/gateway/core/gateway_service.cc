@@ -72,6 +72,7 @@ GatewayService::GatewayService(const GatewayOptions& options,
                                GatewayObserver& observer, Clock wall_clock,
                                Clock clock)
     : options_(options),
+      prefixes_(options.prefix_sharing, options.single_user),
       parts_(std::move(parts)),
       generator_(generator),
       observer_(observer),
@@ -396,6 +397,10 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
   }
   GenerationRequest& generation = request.generation;
   generation.max_tokens = *request.max_tokens;
+  if (request.own_prefixes) {
+    generation.prefix_scope =
+        prefixes_.ScopeOf(context.request, context.caller);
+  }
   generation.caller = context.caller;
   generation.deadline = context.deadline;
   generation.request_id = context.request_id;

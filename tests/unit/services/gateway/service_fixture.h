@@ -66,6 +66,7 @@ class GatewayServiceTest : public ::testing::Test {
         if (authorization != "Bearer right") return std::nullopt;
         Caller caller;
         caller.name = "alice";
+        caller.authenticated = true;
         caller.requests_per_minute = 3;
         return caller;
       };
