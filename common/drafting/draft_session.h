@@ -37,6 +37,9 @@ struct DraftOpen {
   // The target's, with its seed: a draft model samples with the same noise.
   SamplingParams sampling;
   std::string cache_scope;  // text is shared within it only; empty: not shared
+  // That of prefix pages, where the request shares nothing else. Not sent: a
+  // service that keeps only pages is opened with it as its cache_scope.
+  std::string page_scope;
   std::string request_id;   // for logs
   std::string traceparent;  // W3C header; empty: none
   // Raw SHA-256 of the tokenizer of `tokens`; empty: unknown.

@@ -18,10 +18,11 @@ absl::Status CheckRequestId(absl::string_view request_id) {
                    " characters of A-Za-z0-9._-"));
 }
 
-absl::Status CheckCacheScope(absl::string_view cache_scope) {
+absl::Status CheckCacheScope(absl::string_view cache_scope,
+                             absl::string_view field) {
   if (cache_scope.size() <= kMaxCacheScopeBytes) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("cache_scope: ", cache_scope.size(), " bytes, want at most ",
+      absl::StrCat(field, ": ", cache_scope.size(), " bytes, want at most ",
                    kMaxCacheScopeBytes));
 }
 

@@ -28,8 +28,9 @@ inline constexpr size_t kMaxCacheScopeBytes = 256;
 // OK for an id that logs can show: empty, or at most kMaxRequestIdBytes
 // characters of A-Za-z0-9._-; else InvalidArgument, without repeating it.
 absl::Status CheckRequestId(absl::string_view request_id);
-// OK for at most kMaxCacheScopeBytes bytes.
-absl::Status CheckCacheScope(absl::string_view cache_scope);
+// OK for at most kMaxCacheScopeBytes bytes. Errors name `field`.
+absl::Status CheckCacheScope(absl::string_view cache_scope,
+                             absl::string_view field = "cache_scope");
 
 // The caller of a request. Callers share a busy server by weight.
 struct Caller {
@@ -57,9 +58,17 @@ struct GenerationRequest : SessionTerms {
   std::vector<TokenId> stop_token_ids;
   std::vector<std::string> stop_strings;
   bool ignore_eos = false;  // the model's end tokens are tokens like any other
+  // Without a cache_scope, the scope within which prefix pages are shared, and
+  // nothing else: no history, no phrases. Empty: not even they.
+  std::string prefix_scope;
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
   bool want_round_trees = false;  // see GenerationDelta::round_tree
+
+  // The scope of prefix pages; empty: they are not shared.
+  const std::string& scope_of_pages() const {
+    return cache_scope.empty() ? prefix_scope : cache_scope;
+  }
 };
 
 // Everything needed to reproduce the output, and the request's name in logs.

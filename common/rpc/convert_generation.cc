@@ -76,6 +76,7 @@ absl::Status ToProto(const GenerationRequest& request,
   Append(request.stop_token_ids, proto->mutable_stop_token_ids());
   proto->set_ignore_eos(request.ignore_eos);
   proto->set_cache_scope(request.cache_scope);
+  proto->set_prefix_scope(request.prefix_scope);
   proto->set_request_id(request.request_id);
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
   proto->set_want_round_trees(request.want_round_trees);
@@ -124,6 +125,7 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
   request.stop_strings.assign(proto.stop().begin(), proto.stop().end());
   request.ignore_eos = proto.ignore_eos();
   request.cache_scope = proto.cache_scope();
+  request.prefix_scope = proto.prefix_scope();
   request.request_id = proto.request_id();
   request.numerics_fingerprint = proto.numerics_fingerprint();
   request.want_round_trees = proto.want_round_trees();

@@ -3,10 +3,12 @@
 #include <algorithm>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/rpc/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/token_names.h"
 #include "services/gateway/page/page.h"
@@ -35,6 +37,21 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
   flags.List("cors-origins", &gateway.cors_origins,
              "Sites whose pages may call the API from a browser, "
              "https://HOST[:PORT]; * for all; none by default");
+  flags.Bool("prefix-sharing", &gateway.prefix_sharing,
+             "Let a caller's requests that name no cache scope share prefix "
+             "pages; callers are told apart by their keys");
+  flags.Bool("single-user", &gateway.single_user,
+             "Without keys: let requests from this machine share prefix pages, "
+             "as those of one user, unless a proxy forwarded them");
+  flags.Require("single-user", [this]() -> std::string {
+    if (!gateway.single_user) return "";
+    for (const std::string& address : http.listen) {
+      if (rpc::IsLocalAddress(address)) continue;
+      return absl::StrCat("want addresses of this machine alone, not ",
+                          address);
+    }
+    return "";
+  });
   flags.List("allowed-hosts", &gateway.allowed_hosts,
              "Names under which clients on this machine, such as a proxy, may "
              "call the API without keys, beyond localhost; * for all");
@@ -60,6 +77,12 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     parts.find_caller = [callers](absl::string_view authorization) {
       return callers->Find(authorization);
     };
+  }
+  if (options.gateway.single_user && options.gateway.prefix_sharing &&
+      options.key_file.empty()) {
+    FORETOKEN_LOG(kInfo,
+                  "--single-user: requests from this machine share prefix "
+                  "pages");
   }
   parts.page = {std::string(PageHtml()), std::string(PagePolicy())};
   server->generator_ = std::move(generator);

@@ -56,6 +56,8 @@ void ModelChat::SetForms(absl::string_view source) {
   form_ = ToolCallFormOf(source);
   wrapper_ = ToolCallWrapperOf(form_, source);
   if (!thinking_.has_value()) thinking_ = ThinkingTagsOf(source);
+  reads_reasoning_effort_ |= absl::StrContains(source, "reasoning_effort");
+  reads_enable_thinking_ |= absl::StrContains(source, "enable_thinking");
 }
 
 absl::Status ModelChat::SetTemplates(const std::string* plain,

@@ -63,6 +63,10 @@ class ModelChat {
   const ControlTokens& tool_call_controls() const { return controls_; }
   // Between which tags the model thinks, by its template; unset: it does not.
   const std::optional<ThinkingTags>& thinking() const { return thinking_; }
+  // Whether its template reads these variables, with which a request says how
+  // much the model shall think.
+  bool reads_reasoning_effort() const { return reads_reasoning_effort_; }
+  bool reads_enable_thinking() const { return reads_enable_thinking_; }
   // Those of the tags that are special tokens of the vocabulary.
   const ControlTokens& thinking_controls() const { return thinking_controls_; }
 
@@ -111,6 +115,8 @@ class ModelChat {
   ToolCallWrapper wrapper_;
   ControlTokens controls_;
   std::optional<ThinkingTags> thinking_;
+  bool reads_reasoning_effort_ = false;
+  bool reads_enable_thinking_ = false;
   ControlTokens thinking_controls_;
 };
 

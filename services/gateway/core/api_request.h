@@ -18,7 +18,6 @@ namespace foretoken::gateway {
 // Bounds of one request.
 inline constexpr int64_t kMaxChoices = 128;  // of all its prompts together
 inline constexpr size_t kMaxModelBytes = 256;
-inline constexpr size_t kMaxUserBytes = 512;
 inline constexpr size_t kMaxTools = 1024;
 // Fields that answers repeat, together, as JSON (responses).
 inline constexpr size_t kMaxRepeatedBytes = size_t{256} << 10;
@@ -42,6 +41,15 @@ enum class ReasoningPlace : uint8_t {
   kNowhere,
 };
 
+// How much the model shall think, as the request says it; empty fields: it does
+// not.
+struct ThinkingWish {
+  std::string effort;  // "none", "low", ...
+  std::string effort_field;
+  std::optional<bool> enabled;
+  std::string enabled_field;
+};
+
 struct ApiRequest {
   std::string model;  // as the request names it; empty: it names none
   // Sampling, stop strings, mode, scope; neither prompt nor deadline.
@@ -53,6 +61,9 @@ struct ApiRequest {
   bool include_usage = false;  // a last chunk with the usage
   bool echo = false;           // the prompt before the text (completions)
   bool logprobs = false;       // shown; how many is in generation.sampling
+  // It names no cache scope, so it may share prefix pages with its caller's
+  // other requests (prefix_sharing.h).
+  bool own_prefixes = true;
   bool want_tokens = false;    // "foretoken": {"tokens": true}
   bool want_rounds = false;
   std::vector<Prompt> prompts;              // completions
@@ -62,10 +73,13 @@ struct ApiRequest {
   bool one_call = false;    // of tools, in an answer, at most
   ToolCallRules tool_rules;
   ReasoningPlace reasoning = ReasoningPlace::kOwnField;
+  ThinkingWish thinking_wish;
   // As the answer to the conversation begins.
   ThinkingStage thinking = ThinkingStage::kBefore;
   // The field that generation.constraint was read from; empty: there is none.
   std::string constraint_field;
+  // Fields that were taken without effect, by name (field_rules.h).
+  std::vector<std::string> ignored_fields;
   // Responses: fields of the request that answers repeat, as members of a JSON
   // object, each with a comma before it; at most kMaxRepeatedBytes.
   std::string repeated;

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/host_names.h"
 #include "common/base/log.h"
@@ -71,6 +72,7 @@ GatewayService::GatewayService(const GatewayOptions& options,
                                GatewayObserver& observer, Clock wall_clock,
                                Clock clock)
     : options_(options),
+      prefixes_(options.prefix_sharing, options.single_user),
       parts_(std::move(parts)),
       generator_(generator),
       observer_(observer),
@@ -178,7 +180,8 @@ void GatewayService::AddCorsHeaders(Context& context) const {
   context.headers.emplace_back("Access-Control-Allow-Origin", origin);
   if (context.request.method != "OPTIONS") {
     context.headers.emplace_back("Access-Control-Expose-Headers",
-                                 "X-Request-Id, Retry-After, Retry-After-Ms");
+                                 "X-Request-Id, X-Foretoken-Ignored-Fields, "
+                                 "Retry-After, Retry-After-Ms");
     return;
   }
   context.headers.emplace_back("Access-Control-Allow-Methods",
@@ -284,6 +287,7 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
                                          ApiRequest& request) const {
   if (parts_.chat != nullptr && parts_.chat->has_template()) {
     FORETOKEN_RETURN_IF_ERROR(ConstrainToolCalls(*parts_.chat, request));
+    FORETOKEN_RETURN_IF_ERROR(ApplyThinkingWish(*parts_.chat, request));
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       std::vector<TokenId> prompt,
@@ -387,8 +391,16 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
                    "invalid_value"));
     return;
   }
+  if (!request.ignored_fields.empty()) {
+    context.headers.emplace_back("X-Foretoken-Ignored-Fields",
+                                 absl::StrJoin(request.ignored_fields, ", "));
+  }
   GenerationRequest& generation = request.generation;
   generation.max_tokens = *request.max_tokens;
+  if (request.own_prefixes) {
+    generation.prefix_scope =
+        prefixes_.ScopeOf(context.request, context.caller);
+  }
   generation.caller = context.caller;
   generation.deadline = context.deadline;
   generation.request_id = context.request_id;

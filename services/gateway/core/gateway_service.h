@@ -31,6 +31,7 @@
 #include "services/gateway/core/gateway_observer.h"
 #include "services/gateway/core/generation_exchange.h"
 #include "services/gateway/core/http.h"
+#include "services/gateway/core/prefix_sharing.h"
 
 namespace foretoken::gateway {
 
@@ -52,6 +53,10 @@ struct GatewayOptions {
   // Names under which clients on this machine may call a server without keys,
   // beyond localhost and addresses; "*": all (host_names.h).
   std::vector<std::string> allowed_hosts;
+  // Requests that name no cache scope share prefix pages; without keys only
+  // those of a single user (prefix_sharing.h).
+  bool prefix_sharing = true;
+  bool single_user = false;
   // Threads for large bodies and conversations; two callers with endless work
   // leave one of four to others.
   int32_t workers = 4;
@@ -179,6 +184,7 @@ class GatewayService final : public HttpHandler {
               absl::string_view message) const;
 
   const GatewayOptions options_;
+  const PrefixSharing prefixes_;
   const GatewayParts parts_;
   Generator& generator_;
   GatewayObserver& observer_;

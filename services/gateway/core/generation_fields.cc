@@ -1,6 +1,7 @@
 #include "services/gateway/core/generation_fields.h"
 
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -194,6 +195,23 @@ void ReadSpeculation(RequestFields& fields, GenerationRequest& request) {
                   : read);
 }
 
+// The scope within which the request shares text: "" is none at all, unlike a
+// request that says nothing about it. So is llama.cpp's cache_prompt: false.
+void ReadScope(RequestFields& fields, ApiRequest& request) {
+  const std::optional<std::string> scope =
+      fields.Text("cache_scope", kMaxCacheScopeBytes);
+  const bool reuses = fields.Bool("cache_prompt", true);
+  request.own_prefixes = reuses && !scope.has_value();
+  request.generation.cache_scope = scope.value_or("");
+  if (!reuses && !request.generation.cache_scope.empty()) {
+    fields.Fail(
+        FieldError("cache_prompt",
+                   absl::StrCat("is false, but ", fields.Name("cache_scope"),
+                                " names a scope"),
+                   "invalid_value"));
+  }
+}
+
 void ReadExtension(RequestFields& fields, ApiRequest& request) {
   const Json* value = fields.Find("foretoken");
   if (value == nullptr) return;
@@ -223,15 +241,11 @@ void ReadStreaming(RequestFields& fields, ApiRequest& request) {
 
 }  // namespace
 
-void ReadGenerationFields(RequestFields& fields, ApiRequest& request) {
+void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
+                          ApiEndpoint endpoint) {
+  AddFieldNames(endpoint, fields);
   GenerationRequest& generation = request.generation;
   request.model = fields.Text("model", kMaxModelBytes).value_or("");
-  // Have no meaning here, and none that would change an answer.
-  fields.Text("user", kMaxUserBytes);
-  fields.Text("safety_identifier", kMaxUserBytes);
-  fields.Text("prompt_cache_key", kMaxUserBytes);
-  // Clients spell it either way.
-  fields.Refuse("prompt_cache_retention", {"in_memory", "in-memory"});
   ReadSampling(fields, generation.sampling);
   ReadLogitBias(fields, generation.sampling);
   ReadSeed(fields, generation);
@@ -239,14 +253,14 @@ void ReadGenerationFields(RequestFields& fields, ApiRequest& request) {
   ReadStopTokens(fields, generation);
   generation.ignore_eos = fields.Bool("ignore_eos", false);
   ReadSpeculation(fields, generation);
-  generation.cache_scope =
-      fields.Text("cache_scope", kMaxCacheScopeBytes).value_or("");
+  ReadScope(fields, request);
   ReadExtension(fields, request);
   ReadStreaming(fields, request);
   if (request.want_rounds && !request.stream) {
     fields.Fail(
         FieldError("foretoken.rounds", "needs stream: true", "invalid_value"));
   }
+  ApplyFieldRules(endpoint, fields, request);
 }
 
 void ReadChoices(RequestFields& fields, int64_t prompts, ApiRequest& request) {

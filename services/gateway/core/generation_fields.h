@@ -7,12 +7,15 @@
 #include <cstdint>
 
 #include "services/gateway/core/api_request.h"
+#include "services/gateway/core/field_rules.h"
 #include "services/gateway/core/request_fields.h"
 
 namespace foretoken::gateway {
 
-// Reads them into `request`; errors are left in `fields`.
-void ReadGenerationFields(RequestFields& fields, ApiRequest& request);
+// Reads them into `request`, and takes or refuses those of the endpoint that
+// field_rules.h lists; errors are left in `fields`.
+void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
+                          ApiEndpoint endpoint = kAllEndpoints);
 
 // `n`, for a request of `prompts` prompts.
 void ReadChoices(RequestFields& fields, int64_t prompts, ApiRequest& request);

@@ -34,10 +34,35 @@ RequestFields::RequestFields(const Json& object, absl::string_view name)
   }
 }
 
+std::string RequestFields::Given(absl::string_view field) const {
+  const auto other = names_.find(field);
+  return other == names_.end() ? std::string(field) : other->second;
+}
+
 const Json* RequestFields::Find(absl::string_view field) {
   known_.emplace(field);
-  const auto found = object_.find(field);
+  const auto found = object_.find(Given(field));
   return found == object_.end() || found->is_null() ? nullptr : &*found;
+}
+
+std::vector<absl::string_view> RequestFields::GivenNames() const {
+  std::vector<absl::string_view> names;
+  for (auto field = object_.begin(); field != object_.end(); ++field) {
+    if (!field->is_null()) names.push_back(field.key());
+  }
+  return names;
+}
+
+void RequestFields::AddName(absl::string_view name, absl::string_view field) {
+  const Json* const other = Find(name);
+  if (other == nullptr) return;
+  const Json* const own = Find(field);
+  if (own == nullptr) {
+    names_.emplace(field, name);
+  } else if (*own != *other) {
+    Fail(FieldError(Name(name), absl::StrCat("differs from ", Name(field)),
+                    "invalid_value"));
+  }
 }
 
 bool RequestFields::Bool(absl::string_view field, bool default_value) {
@@ -120,7 +145,8 @@ void RequestFields::Fail(absl::Status error) {
 }
 
 std::string RequestFields::Name(absl::string_view field) const {
-  return name_.empty() ? std::string(field) : absl::StrCat(name_, ".", field);
+  const std::string given = Given(field);
+  return name_.empty() ? given : absl::StrCat(name_, ".", given);
 }
 
 absl::Status RequestFields::Finish() {

@@ -15,7 +15,9 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/container/flat_hash_set.h"
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
@@ -35,6 +37,13 @@ class RequestFields {
   // request itself. The object may be another value: that is then the error.
   explicit RequestFields(const Json& object, absl::string_view name = "");
 
+  // Those of the object that are given. Valid as long as the object.
+  std::vector<absl::string_view> GivenNames() const;
+
+  // Lets the object give `field` by another name, which errors then show. Fails
+  // if both are given and differ. Before `field` is read.
+  void AddName(absl::string_view name, absl::string_view field);
+
   // The value as it is; nullptr if absent.
   const Json* Find(absl::string_view field);
 
@@ -53,16 +62,22 @@ class RequestFields {
   // Keeps the first error.
   void Fail(absl::Status error);
   const absl::Status& error() const { return error_; }
-  // "stream_options.include_usage" of "include_usage".
+  // "stream_options.include_usage" of "include_usage"; by the name that was
+  // given.
   std::string Name(absl::string_view field) const;
 
   // The first error; otherwise one that names a field that was not read.
   absl::Status Finish();
 
  private:
+  // The name in the object of a field.
+  std::string Given(absl::string_view field) const;
+
   const Json& object_;
   const std::string name_;
   absl::flat_hash_set<std::string> known_;
+  // Fields that are given by another name, and that name.
+  absl::flat_hash_map<std::string, std::string> names_;
   absl::Status error_;
 };
 

@@ -1,10 +1,13 @@
 #include "services/gateway/core/requests.h"
 
+#include <array>
 #include <limits>
 #include <optional>
 #include <utility>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/json.h"
 #include "common/base/raw_member.h"
 #include "common/base/status_macros.h"
@@ -23,6 +26,10 @@ namespace {
 constexpr int64_t kCompletionTokens = 16;
 constexpr size_t kMaxMessages = 4096;
 constexpr size_t kMaxPrompts = static_cast<size_t>(kMaxChoices);
+// Of messages.
+constexpr std::array<absl::string_view, 6> kRoles = {
+    "system", "developer", "user", "assistant", "tool", "function"};
+constexpr size_t kMaxShownRole = 64;
 
 absl::StatusOr<std::vector<TokenId>> ReadTokens(const Json& list,
                                                 absl::string_view field) {
@@ -78,6 +85,24 @@ absl::StatusOr<std::vector<Prompt>> ReadPrompts(const Json* value) {
   return prompts;
 }
 
+// Templates write any role, and models answer nonsense to roles that they have
+// never seen. The other fields of messages are left to the template.
+absl::Status CheckRoles(const Json& messages) {
+  for (size_t i = 0; i < messages.size(); ++i) {
+    if (!messages[i].is_object()) continue;
+    const auto role = messages[i].find("role");
+    if (role == messages[i].end() || !role->is_string()) continue;
+    const auto& name = role->get_ref<const std::string&>();
+    if (absl::c_linear_search(kRoles, name)) continue;
+    return FieldError(
+        absl::StrCat("messages[", i, "].role"),
+        absl::StrCat(DumpJson(name.substr(0, kMaxShownRole)),
+                     " is not served, want ", absl::StrJoin(kRoles, ", ")),
+        "invalid_value");
+  }
+  return absl::OkStatus();
+}
+
 // `text`: the whole body.
 absl::StatusOr<ChatRequest> ReadConversation(absl::string_view text,
                                              RequestFields& fields) {
@@ -93,6 +118,7 @@ absl::StatusOr<ChatRequest> ReadConversation(absl::string_view text,
         absl::StrCat("want an array of 1..", kMaxMessages, " messages"),
         "invalid_type");
   }
+  FORETOKEN_RETURN_IF_ERROR(CheckRoles(*messages));
   conversation.messages = std::string(RawMember(text, "messages"));
   ReadTemplateVariables(text, fields, conversation);
   return conversation;
@@ -195,7 +221,7 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
                              ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kCompletions);
   if (body.is_object()) {
     auto prompts = ReadPrompts(fields.Find("prompt"));
     if (prompts.ok()) {
@@ -225,7 +251,6 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
         "with logprobs is not supported: the prompt's tokens have no "
         "log-probabilities here"));
   }
-  fields.Refuse("suffix", {""});
   ReadFormatField(text, "response_format", fields, request);
   ReadConstraintFields(text, fields, request);
   FORETOKEN_RETURN_IF_ERROR(fields.Finish());
@@ -237,7 +262,7 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
                              ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kChats);
   if (body.is_object()) {
     auto conversation = ReadConversation(text, fields);
     if (conversation.ok()) {
@@ -254,20 +279,7 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view text) {
   ReadFormatField(text, "response_format", fields, request);
   ReadConstraintFields(text, fields, request);
   RefuseToolsWithConstraint(fields, request);
-  // Known, and refused where they ask for something.
-  const Json none = Json::array();
-  fields.Refuse("functions", {none});
-  fields.Refuse("function_call", {"none"});
-  fields.Refuse("modalities", {Json::array({"text"})});
-  fields.Refuse("audio");
-  fields.Refuse("prediction");
-  fields.Refuse("store", {false});
   ReadMetadata(fields);  // describes stored answers, and there are none
-  fields.Refuse("service_tier", {"auto", "default"});
-  // OpenAI's defaults: as the template has it.
-  fields.Refuse("reasoning_effort", {"medium"});
-  fields.Refuse("verbosity", {"medium"});
-  fields.Refuse("web_search_options");
   FORETOKEN_RETURN_IF_ERROR(fields.Finish());
   return request;
 }

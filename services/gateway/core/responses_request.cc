@@ -13,6 +13,7 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
+#include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/request_fields.h"
 #include "services/gateway/core/requests.h"
 #include "services/gateway/core/response_items.h"
@@ -164,13 +165,14 @@ void ReadTextForm(absl::string_view text, RequestFields& fields,
                                      ",\"verbosity\":\"medium\"}"));
 }
 
-// {"effort": "medium", "summary": "auto"}: OpenAI's default, and a summary of
+// {"effort": "medium", "summary": "auto"}: how much to think, and a summary of
 // the reasoning if there is any.
-void ReadReasoning(RequestFields& fields) {
+void ReadReasoning(RequestFields& fields, ApiRequest& request) {
+  ReadThinkingSwitch(fields, request);
   const Json* const value = fields.Find("reasoning");
   if (value == nullptr) return;
   RequestFields reasoning(*value, "reasoning");
-  reasoning.Refuse("effort", {"medium"});
+  ReadEffort("effort", reasoning, request);
   reasoning.Refuse("summary", {"auto"});
   reasoning.Refuse("generate_summary", {"auto"});
   const absl::Status read = reasoning.Finish();
@@ -203,19 +205,6 @@ void ReadLogprobs(RequestFields& fields, ApiRequest& request) {
   }
 }
 
-void RefuseOthers(RequestFields& fields) {
-  // Nothing is stored, so no request can continue another one. OpenAI stores by
-  // default: the answer to a request without `store` says that it is false.
-  fields.Refuse("store", {false});
-  fields.Refuse("previous_response_id");
-  fields.Refuse("conversation");
-  fields.Refuse("prompt");
-  fields.Refuse("background", {false});
-  fields.Refuse("truncation", {"disabled"});
-  fields.Refuse("service_tier", {"auto", "default"});
-  fields.Refuse("context_management", {Json::array()});
-}
-
 }  // namespace
 
 absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
@@ -223,7 +212,7 @@ absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
                              ParseJson(text, kRequestJsonLimits));
   RequestFields fields(body);
   ApiRequest request;
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kResponses);
   const std::string instructions =
       fields.Text("instructions", std::string().max_size()).value_or("");
   const Json* const input = fields.Find("input");
@@ -240,11 +229,10 @@ absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view text) {
   ReadTemplateVariables(text, fields, *request.conversation);
   request.max_tokens = fields.Int("max_output_tokens", {1, kMostTokens});
   ReadLogprobs(fields, request);
-  ReadReasoning(fields);
+  ReadReasoning(fields, request);
   ReadMetadata(fields);
   // Limits calls of the server's own tools, and it has none.
   fields.Int("max_tool_calls", {1, kMaxInt32});
-  RefuseOthers(fields);
 
   Repeated repeated(fields, request.repeated);
   repeated.Field("tool_choice", "\"auto\"");

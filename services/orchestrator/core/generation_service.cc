@@ -279,7 +279,11 @@ absl::Status GenerationService::Enter(
   FORETOKEN_RETURN_IF_ERROR(charged);
   FORETOKEN_RETURN_IF_ERROR(CheckRequestId(request.request_id));
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request.cache_scope));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckCacheScope(request.prefix_scope, "prefix_scope"));
   request.cache_scope = scopes_.Effective(request.caller, request.cache_scope);
+  request.prefix_scope =
+      scopes_.EffectiveOfPages(request.caller, request.prefix_scope);
   if (request.text.has_value()) {
     FORETOKEN_RETURN_IF_ERROR(texts_.CheckBytes("text", request.text->size()));
   }

@@ -162,7 +162,7 @@ def what_is_not_served_is_named():
             "tools[0].type")
     refused(lambda: respond(text={"format": {"type": "lark"}}), bad,
             "text.format.type")
-    refused(lambda: respond(reasoning={"effort": "high"}), bad,
+    refused(lambda: respond(reasoning={"effort": "huge"}), bad,
             "reasoning.effort")
     refused(lambda: respond(input=[{"role": "user", "content": [
         {"type": "input_image", "image_url": "data:x"}]}]), bad,

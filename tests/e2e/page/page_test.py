@@ -692,7 +692,8 @@ class PageTest(unittest.TestCase):
                          ["off", "auto"])
         first, second = self.gateway.requests
         self.assertEqual(first["seed"], second["seed"])
-        self.assertNotIn("cache_scope", first)
+        self.assertEqual([r["cache_scope"] for r in self.gateway.requests],
+                         ["", ""])
         self.assertEqual(first["messages"], second["messages"])
         self.assertEqual(self.page.count(".pane"), 2)
         clocks = self.page.evaluate(

@@ -30,6 +30,8 @@ TEST(GenerationNamesTest, CacheScopesAreBounded) {
   FORETOKEN_EXPECT_OK(CheckCacheScope(std::string(kMaxCacheScopeBytes, 's')));
   EXPECT_THAT(CheckCacheScope(std::string(kMaxCacheScopeBytes + 1, 's')),
               StatusIs(kInvalid, HasSubstr("cache_scope: 257 bytes")));
+  EXPECT_THAT(CheckCacheScope(std::string(257, 's'), "prefix_scope"),
+              StatusIs(kInvalid, HasSubstr("prefix_scope: 257 bytes")));
 }
 
 }  // namespace

@@ -25,6 +25,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   request.stop_strings = {"a", "b"};
   request.ignore_eos = true;
   request.cache_scope = "scope";
+  request.prefix_scope = "pages";
   request.request_id = "id";
   request.want_round_trees = true;
   request.constraint = {Constraint::Kind::kJsonSchema, "{}", {}};
@@ -44,6 +45,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   EXPECT_EQ(got->stop_strings, request.stop_strings);
   EXPECT_TRUE(got->ignore_eos);
   EXPECT_EQ(got->cache_scope, "scope");
+  EXPECT_EQ(got->prefix_scope, "pages");
   EXPECT_EQ(got->request_id, "id");
   EXPECT_TRUE(got->want_round_trees);
   EXPECT_EQ(got->constraint, request.constraint);

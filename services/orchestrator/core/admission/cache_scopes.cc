@@ -45,4 +45,15 @@ std::string CacheScopes::Effective(const Caller& caller,
       key_, absl::StrCat(caller.name.size(), ":", caller.name, scope)));
 }
 
+std::string CacheScopes::EffectiveOfPages(const Caller& caller,
+                                          absl::string_view scope) const {
+  if (scope.empty()) return "";
+  // Effective hashes texts that begin with a digit, so none of its scopes is
+  // one of these; "-" is no caller's length.
+  const std::string owner =
+      caller.authenticated ? absl::StrCat(caller.name.size(), ":", caller.name)
+                           : "-:";
+  return HexDigest(HmacSha256(key_, absl::StrCat("pages:", owner, scope)));
+}
+
 }  // namespace foretoken::orchestrator

@@ -68,7 +68,8 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode,
                                                    Cancelled cancelled) {
   ServedSourceOptions source = SourceOptions(mode);
   source.cancelled = std::move(cancelled);
-  source.reads_costs = source.opens_late = mode.info().service == kModelService;
+  source.reads_costs = source.opens_late = source.keeps_only_pages =
+      mode.info().service == kModelService;
   if (const auto* ouroboros = mode.As<OuroborosOptions>()) {
     source.needs_rows = true;
     if (ouroboros->warm_start && Has(kPhraseService)) {
@@ -96,7 +97,7 @@ std::unique_ptr<DraftSource> DraftServices::PartOfAuto(const ModeInfo& part,
   // The draft worker chooses how to draft for `auto`.
   ServedSourceOptions source = SourceOptions(*Mode::Parse("auto"));
   source.id = part.drafter;
-  source.reads_costs = source.opens_late = true;
+  source.reads_costs = source.opens_late = source.keeps_only_pages = true;
   source.reads_hints = source.reads_in_shadow = true;
   source.cancelled = std::move(cancelled);
   return std::make_unique<ServedSource>(std::move(source),

@@ -22,18 +22,21 @@ void ServedSource::Start(const DraftOpen& open,
                          absl::Span<const TokenId> text) {
   text_ = text;
   open_ = open;
-  policy_.SetScope(open.cache_scope);
+  if (options_.keeps_only_pages && open_.cache_scope.empty()) {
+    open_.cache_scope = open.page_scope;
+  }
+  policy_.SetScope(open_.cache_scope);
   open_.mode = options_.mode;
   open_.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   const bool ahead =
       !options_.opens_late || static_cast<int64_t>(text.size()) <= kShortText;
-  if (options_.phrases == nullptr || open_.cache_scope.empty()) {
+  if (options_.phrases == nullptr || open.cache_scope.empty()) {
     if (ahead) policy_.OpenAhead();
     return;
   }
   // Until the fetch has ended, only its callback may use this object.
   fetch_ = options_.phrases->GetPhrases(
-      {open_.cache_scope, open_.tokenizer_fingerprint, options_.phrase_tokens,
+      {open.cache_scope, open_.tokenizer_fingerprint, options_.phrase_tokens,
        options_.warm_phrases},
       [this, ahead](std::vector<Phrase> phrases) {
         // Phrases arrive newest first and are inserted oldest first.

@@ -33,6 +33,8 @@ struct ServedSourceOptions {
   // read the prompt: reading it takes processors that the target may share. Not
   // so with a short text.
   bool opens_late = false;
+  // The service keeps nothing by scope but prefix pages.
+  bool keeps_only_pages = false;
   // Rounds go on without the session until it has read the text, unless that is
   // short.
   bool reads_in_shadow = false;

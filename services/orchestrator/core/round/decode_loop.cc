@@ -101,6 +101,7 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
   open.prompt_length = summary_.prompt_tokens;
   open.sampling = request_.sampling;
   open.cache_scope = request_.cache_scope;
+  open.page_scope = request_.scope_of_pages();
   open.request_id = request_.request_id;
   open.traceparent = request_.traceparent;
   // Drafters read the prompt while the verifier prefills: it must not move.
@@ -125,6 +126,7 @@ bool DecodeLoop::Retarget(const TargetInfo& target) {
 SessionRequest DecodeLoop::OpenRequest() const {
   SessionRequest session;
   static_cast<SessionTerms&>(session) = request_;
+  session.cache_scope = request_.scope_of_pages();
   session.prompt_length = summary_.prompt_tokens;
   session.max_length = summary_.prompt_tokens + request_.max_tokens;
   session.stop_tokens = request_.sampling.end_tokens;

@@ -786,7 +786,7 @@ TEST_F(GatewayServiceTest, MessagesBeyondTheContextAreRefused) {
   EXPECT_THAT(generator_.calls, SizeIs(1));
   const auto no_role =
       Post("/v1/chat/completions",
-           R"({"messages": [{"role": "nobody", "content": "a"}]})");
+           R"({"messages": [{"role": "function", "content": "a"}]})");
   EXPECT_EQ(no_role->response.status, 400);
   EXPECT_THAT(no_role->Body()["error"]["message"].get<std::string>(),
               HasSubstr("no such role"));
@@ -921,7 +921,8 @@ TEST_F(GatewayServiceTest, SitesMaySendAndReadTheHeadersOfSdks) {
   EXPECT_EQ(allowed(std::string(3000, 'a')), usual);
   const auto exchange = Get("/v1/models", {{"Origin", "https://a.example"}});
   EXPECT_EQ(exchange->Header("Access-Control-Expose-Headers"),
-            "X-Request-Id, Retry-After, Retry-After-Ms");
+            "X-Request-Id, X-Foretoken-Ignored-Fields, Retry-After, "
+            "Retry-After-Ms");
   EXPECT_EQ(exchange->Header("Vary"), "Origin");
   EXPECT_EQ(Get("/v1/models")->Header("Vary"), "Origin");
 }

@@ -9,6 +9,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/status_macros.h"
 #include "common/grammar/automaton.h"
 #include "common/grammar/compile.h"
 #include "common/grammar/constrained_text.h"
@@ -68,6 +70,117 @@ TEST(ReasoningRulesTest, EveryServersFieldsSayWhereItGoes) {
   for (const auto& [fields, place] : cases) {
     EXPECT_EQ(Read(fields).reasoning, place) << fields;
   }
+}
+
+// Templates of models that do not think, think always, think unless told not
+// to, and have levels.
+constexpr char kPlain[] = "{{ messages[0].content }}";
+constexpr char kAlways[] = "{{ messages[0].content }}<think>{{ '</think>' }}";
+constexpr char kSwitched[] =
+    "{{ messages[0].content }}{% if enable_thinking is defined %}"
+    "{{ enable_thinking }}{% endif %}{{ '</think>' }}";
+constexpr char kLevels[] = "{{ messages[0].content }}{{ reasoning_effort }}";
+constexpr char kBoth[] =
+    "{{ reasoning_effort }}{{ enable_thinking }}{{ '</think>' }}";
+
+struct Wish {
+  const char* source;
+  const char* fields;
+  const char* variables;  // that the template gets, or why there are none
+  const char* ignored;
+};
+
+absl::Status Apply(const Wish& wish, ApiRequest& request) {
+  const auto chat =
+      ModelChat::Create(testing::MakeAsciiTokenizer("[]"), wish.source);
+  FORETOKEN_RETURN_IF_ERROR(chat.status());
+  request = Read(wish.fields);
+  return ApplyThinkingWish(**chat, request);
+}
+
+TEST(ReasoningRulesTest, AWishBecomesAVariableOrChangesNothing) {
+  constexpr char kLow[] = R"(, "reasoning_effort": "low")";
+  constexpr char kMedium[] = R"(, "reasoning_effort": "medium")";
+  constexpr char kNone[] = R"(, "reasoning_effort": "none")";
+  constexpr char kOn[] = R"(, "enable_thinking": true)";
+  constexpr char kOff[] = R"(, "enable_thinking": false)";
+  const Wish wishes[] = {
+      {kPlain, "", "", ""},
+      {kPlain, kLow, "", "reasoning_effort"},
+      {kPlain, kNone, "", "reasoning_effort"},
+      {kPlain, kOn, "", "enable_thinking"},
+      {kPlain, R"(, "think": false)", "", "think"},
+      {kAlways, "", "", ""},
+      {kAlways, kMedium, "", "reasoning_effort"},
+      {kAlways, kOn, "", "enable_thinking"},
+      {kSwitched, "", "", ""},
+      {kSwitched, kMedium, "", "reasoning_effort"},
+      {kSwitched, kNone, R"({"enable_thinking":false})", ""},
+      {kSwitched, kOff, R"({"enable_thinking":false})", ""},
+      {kSwitched, R"(, "think": true)", R"({"enable_thinking":true})", ""},
+      {kSwitched, R"(, "enable_thinking": false, "reasoning_effort": "none")",
+       R"({"enable_thinking":false})", ""},
+      {kLevels, kLow, R"({"reasoning_effort":"low"})", ""},
+      {kLevels, R"(, "reasoning_effort": "xhigh")",
+       R"({"reasoning_effort":"xhigh"})", ""},
+      {kLevels, kOff, "", "enable_thinking"},
+      {kBoth, kLow, R"({"reasoning_effort":"low"})", ""},
+      {kBoth, kNone, R"({"enable_thinking":false})", ""},
+      {kBoth, R"(, "reasoning_effort": "high", "think": true)",
+       R"({"enable_thinking":true,"reasoning_effort":"high"})", ""},
+      // Together with other variables, and with the same one.
+      {kSwitched, R"(, "think": false, "chat_template_kwargs": { "a" : 1})",
+       R"({"enable_thinking":false,"a" : 1})", ""},
+      {kSwitched, R"(, "think": false, "chat_template_kwargs": { })",
+       R"({"enable_thinking":false})", ""},
+      {kSwitched,
+       R"(, "think": false, "chat_template_kwargs": {"enable_thinking": false})",
+       R"({"enable_thinking": false})", ""},
+  };
+  for (const Wish& wish : wishes) {
+    ApiRequest request;
+    FORETOKEN_ASSERT_OK(Apply(wish, request)) << wish.source << wish.fields;
+    EXPECT_EQ(request.conversation->variables, wish.variables)
+        << wish.source << wish.fields;
+    EXPECT_EQ(absl::StrJoin(request.ignored_fields, ","), wish.ignored)
+        << wish.source << wish.fields;
+  }
+}
+
+TEST(ReasoningRulesTest, AWishThatTheModelCannotMeetIsRefused) {
+  const Wish wishes[] = {
+      {kAlways, R"(, "reasoning_effort": "none")",
+       "reasoning_effort: this model always thinks", ""},
+      {kAlways, R"(, "enable_thinking": false)",
+       "enable_thinking: this model always thinks", ""},
+      {kAlways, R"(, "think": false)", "think: this model always thinks", ""},
+      {kAlways, R"(, "reasoning_effort": "high")",
+       "reasoning_effort: this model has no levels of reasoning, want medium",
+       ""},
+      {kSwitched, R"(, "reasoning_effort": "high")",
+       "reasoning_effort: this model has no levels of reasoning, want medium "
+       "or none",
+       ""},
+      {kSwitched,
+       R"(, "think": true, "chat_template_kwargs": {"enable_thinking": false})",
+       "think: differs from chat_template_kwargs.enable_thinking", ""},
+  };
+  for (const Wish& wish : wishes) {
+    ApiRequest request;
+    const absl::Status status = Apply(wish, request);
+    EXPECT_THAT(status, testing::StatusIs(absl::StatusCode::kInvalidArgument,
+                                          std::string(wish.variables)))
+        << wish.fields;
+    EXPECT_EQ(ToApiError(status).http_status, 400);
+  }
+}
+
+TEST(ReasoningRulesTest, ResponsesHaveTheEffortInTheirReasoning) {
+  const auto request = ReadResponsesRequest(
+      R"({"input": "a", "reasoning": {"effort": "low", "summary": "auto"}})");
+  FORETOKEN_ASSERT_OK(request);
+  EXPECT_EQ(request->thinking_wish.effort, "low");
+  EXPECT_EQ(request->thinking_wish.effort_field, "reasoning.effort");
 }
 
 TEST(ReasoningRulesTest, FieldsThatAreNotServedOrContradictAreRefused) {

@@ -90,6 +90,38 @@ TEST(CompletionRequestTest, EveryFieldOfSamplingArrives) {
   EXPECT_TRUE(request.want_rounds);
 }
 
+TEST(CompletionRequestTest, ThePromptCacheKeyIsTheCacheScope) {
+  const auto read = [](const std::string& fields) {
+    const ApiRequest request = Completion(fields);
+    return std::pair(request.generation.cache_scope, request.own_prefixes);
+  };
+  EXPECT_EQ(read(""), std::pair(std::string(), true));
+  EXPECT_EQ(read(R"(, "prompt_cache_key": null)"),
+            std::pair(std::string(), true));
+  EXPECT_EQ(read(R"(, "prompt_cache_key": "a")"),
+            std::pair(std::string("a"), false));
+  EXPECT_EQ(read(R"(, "prompt_cache_key": "a", "cache_scope": "a")"),
+            std::pair(std::string("a"), false));
+  EXPECT_EQ(read(R"(, "cache_scope": "")"), std::pair(std::string(), false));
+  EXPECT_EQ(read(absl::StrCat(R"(, "prompt_cache_key": ")",
+                              std::string(256, 'a'), "\""))
+                .first.size(),
+            256u);
+  const auto wrong = [](const std::string& fields) {
+    const ApiError error =
+        CompletionError(absl::StrCat(R"({"prompt": "a", )", fields, "}"));
+    EXPECT_EQ(error.param, "prompt_cache_key") << error.message;
+    return error.message;
+  };
+  EXPECT_EQ(wrong(R"("prompt_cache_key": "a", "cache_scope": "b")"),
+            "prompt_cache_key: differs from cache_scope");
+  EXPECT_EQ(wrong(absl::StrCat(R"("prompt_cache_key": ")",
+                               std::string(257, 'a'), "\"")),
+            "prompt_cache_key: want at most 256 bytes");
+  EXPECT_EQ(wrong(R"("prompt_cache_key": 1)"),
+            "prompt_cache_key: want a string");
+}
+
 TEST(CompletionRequestTest, PromptsAreTextsOrTokenIds) {
   const auto prompts = [](const std::string& value) {
     return ReadCompletionRequest(absl::StrCat("{\"prompt\":", value, "}"))
@@ -333,8 +365,7 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
       {"max_completion_tokens", R"(, "max_completion_tokens": 0)"},
       {"top_logprobs", R"(, "top_logprobs": 2)"},
       {"logprobs", R"(, "logprobs": 2)"},
-      {"response_format.type",
-       R"(, "response_format": {"type": "yaml"})"},
+      {"response_format.type", R"(, "response_format": {"type": "yaml"})"},
       {"response_format.schema",
        R"(, "response_format": {"type": "json_schema"})"},
       {"response_format.json_schema",
@@ -402,14 +433,14 @@ TEST(ChatRequestTest, ErrorsNameTheField) {
       {"verbosity", R"(, "verbosity": "low")"},
       {"modalities", R"(, "modalities": ["audio"])"},
       {"audio", R"(, "audio": {})"},
-      {"prediction", R"(, "prediction": {})"},
       {"store", R"(, "store": true)"},
       {"metadata", R"(, "metadata": {"a": 1})"},
       {"metadata", R"(, "metadata": [])"},
       {"prompt_cache_key", R"(, "prompt_cache_key": 1)"},
       {"prompt_cache_retention", R"(, "prompt_cache_retention": "24h")"},
       {"service_tier", R"(, "service_tier": "flex")"},
-      {"reasoning_effort", R"(, "reasoning_effort": "low")"},
+      {"reasoning_effort", R"(, "reasoning_effort": "some")"},
+      {"reasoning_effort", R"(, "reasoning_effort": 1)"},
       {"prompt", R"(, "prompt": "a")"},
       {"chat_template_kwargs", R"(, "chat_template_kwargs": 1)"}};
   for (const auto& [field, fields] : cases) {
@@ -585,6 +616,32 @@ TEST(CompletionRequestTest, FieldsThatChangeNothingAreTaken) {
         R"(, "stream_options": {"include_usage": false})"}) {
     EXPECT_FALSE(Completion(fields).logprobs) << fields;
   }
+}
+
+TEST(ChatRequestTest, RolesAreThoseThatTemplatesKnow) {
+  const auto read = [](absl::string_view role) {
+    return ReadChatRequest(absl::StrCat(
+        R"({"messages": [{"role": "user", "content": "a"}, {"role": ")", role,
+        R"(", "content": "a"}]})"));
+  };
+  for (const char* role :
+       {"system", "developer", "user", "assistant", "tool", "function"}) {
+    EXPECT_THAT(read(role), IsOk()) << role;
+  }
+  for (const char* role : {"bot", "User", "", "user "}) {
+    const auto request = read(role);
+    ASSERT_FALSE(request.ok()) << role;
+    const ApiError error = ToApiError(request.status());
+    EXPECT_EQ(error.http_status, 400);
+    EXPECT_EQ(error.param, "messages[1].role");
+    EXPECT_EQ(error.message,
+              absl::StrCat("messages[1].role: \"", role,
+                           "\" is not served, want system, developer, user, "
+                           "assistant, tool, function"));
+  }
+  // Long ones are cut.
+  EXPECT_LT(ToApiError(read(std::string(10'000, 'x')).status()).message.size(),
+            200u);
 }
 
 TEST(ChatRequestTest, MessagesAreAnArray) {

@@ -243,7 +243,7 @@ TEST(ResponsesRequestTest, ErrorsNameTheField) {
       {"background", R"("input": "a", "background": true)"},
       {"prompt", R"("input": "a", "prompt": {"id": "p"})"},
       {"truncation", R"("input": "a", "truncation": "auto")"},
-      {"reasoning.effort", R"("input": "a", "reasoning": {"effort": "high"})"},
+      {"reasoning.effort", R"("input": "a", "reasoning": {"effort": "some"})"},
       {"text.format.type",
        R"("input": "a", "text": {"format": {"type": "grammar"}})"},
       {"text.format.schema",

@@ -26,7 +26,7 @@ namespace foretoken::gateway {
 // Every message is <s> and its text. Tools are taught as Hermes does.
 inline constexpr char kTemplate[] =
     "{% for message in messages %}"
-    "{% if message.role == 'nobody' %}{{ raise_exception('no such role') }}"
+    "{% if message.role == 'function' %}{{ raise_exception('no such role') }}"
     "{% endif %}<s>{{ message.content }}{% endfor %}"
     "{% if tools %}<tools>{{ tools | tojson }}</tools>"
     "<tool_call>{% endif %}";
@@ -66,6 +66,7 @@ class GatewayServiceTest : public ::testing::Test {
         if (authorization != "Bearer right") return std::nullopt;
         Caller caller;
         caller.name = "alice";
+        caller.authenticated = true;
         caller.requests_per_minute = 3;
         return caller;
       };

@@ -32,7 +32,8 @@ using ::testing::StartsWith;
 // What the verifiers of a target were asked for.
 struct Asked {
   absl::Mutex mu;
-  Constraint constraint ABSL_GUARDED_BY(mu);  // of the last session
+  Constraint constraint ABSL_GUARDED_BY(mu);    // of the last session
+  std::string cache_scope ABSL_GUARDED_BY(mu);  // the same
 };
 
 // A verifier that waits, where it is told to, until it is cancelled.
@@ -46,6 +47,7 @@ class HeldVerifier final : public Verifier {
     {
       absl::MutexLock lock(&asked_->mu);
       asked_->constraint = request.constraint;
+      asked_->cache_scope = request.cache_scope;
     }
     if (hold_) {
       cancelled_.WaitForNotification();
@@ -402,6 +404,8 @@ TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
   refused([](auto& r) { r.request_id = "two words"; }, "request_id");
   refused([](auto& r) { r.cache_scope = std::string(257, 's'); },
           "cache_scope: 257 bytes");
+  refused([](auto& r) { r.prefix_scope = std::string(257, 's'); },
+          "prefix_scope: 257 bytes");
   refused([](auto& r) { r.text = std::string(25, 'x'); }, "text: 25 bytes");
   refused([](auto& r) { r.max_tree_nodes = 33; },
           "speculation.max_tree_nodes: 33, want 1..32");
@@ -414,9 +418,35 @@ TEST_F(GenerationServiceTest, BadRequestsAreRefusedByField) {
   EXPECT_THAT(Run(std::move(request)),
               StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("crest")));
   service_->CountRefused({}, absl::InvalidArgumentError("sampling.top_k: no"));
-  EXPECT_EQ(observer_.requests, 9);
-  EXPECT_THAT(observer_.ends(), SizeIs(9));
-  EXPECT_EQ(observer_.account.ends, 9);
+  EXPECT_EQ(observer_.requests, 10);
+  EXPECT_THAT(observer_.ends(), SizeIs(10));
+  EXPECT_EQ(observer_.account.ends, 10);
+}
+
+TEST_F(GenerationServiceTest, PagesAreSharedWithinTheScopeOfTheCaller) {
+  const std::shared_ptr<Asked> asked = target_->asked;
+  Start();
+  const auto scope = [&](const char* caller, const char* cache_scope,
+                         const char* prefix_scope) {
+    GenerationRequest request = Request();
+    request.caller.name = caller;
+    request.caller.authenticated = true;
+    request.cache_scope = cache_scope;
+    request.prefix_scope = prefix_scope;
+    FORETOKEN_EXPECT_OK(Run(std::move(request)));
+    absl::MutexLock lock(&asked->mu);
+    return asked->cache_scope;
+  };
+  EXPECT_EQ(scope("a", "", ""), "");
+  const std::string pages = scope("a", "", "own");
+  EXPECT_THAT(pages, SizeIs(64));
+  EXPECT_EQ(scope("a", "", "own"), pages);
+  EXPECT_NE(scope("b", "", "own"), pages);
+  // One that the request names is the scope of all it shares.
+  const std::string named = scope("a", "chat", "");
+  EXPECT_NE(named, pages);
+  EXPECT_EQ(scope("a", "chat", "own"), named);
+  EXPECT_NE(scope("a", "own", ""), pages);
 }
 
 TEST_F(GenerationServiceTest, AnotherTokenizersModelIsRefused) {

@@ -41,6 +41,36 @@ TEST(CacheScopesTest, NoScopeStaysNoneAndWithoutAuthenticationANameStays) {
   EXPECT_EQ(scopes->Effective({.name = "127.0.0.1"}, "chat"), "chat");
 }
 
+// Also those of callers without a proven name, who could otherwise name the
+// scope in which another's pages lie.
+TEST(CacheScopesTest, ScopesOfPagesCannotBeNamed) {
+  const auto scopes = CacheScopes::Load("");
+  FORETOKEN_ASSERT_OK(scopes);
+  const Caller guest = {.name = "127.0.0.1"};
+  const std::string ours = scopes->EffectiveOfPages(Named("a"), "own");
+  const std::string guests = scopes->EffectiveOfPages(guest, "own");
+  EXPECT_EQ(scopes->EffectiveOfPages(Named("a"), "own"), ours);
+  EXPECT_EQ(scopes->EffectiveOfPages({.name = "::/64"}, "own"), guests);
+  EXPECT_EQ(scopes->EffectiveOfPages(Named("a"), ""), "");
+  EXPECT_EQ(scopes->EffectiveOfPages(guest, ""), "");
+  const std::set<std::string> others = {
+      ours,
+      guests,
+      scopes->EffectiveOfPages(Named("b"), "own"),
+      scopes->EffectiveOfPages(Named("a"), "own2"),
+      scopes->EffectiveOfPages(Named("ao"), "wn"),
+      scopes->EffectiveOfPages(Named("b"), ours),
+      scopes->EffectiveOfPages(guest, ours),
+      scopes->EffectiveOfPages(guest, "1:aown"),
+      scopes->Effective(Named("a"), "own"),
+      scopes->Effective(Named("b"), ours),
+      scopes->Effective(guest, "own"),
+      scopes->Effective(guest, "pages:-:own")};
+  EXPECT_EQ(others.size(), 12u);
+  EXPECT_EQ(ours.size(), 64u);
+  EXPECT_LE(ours.size(), kMaxCacheScopeBytes);
+}
+
 TEST(CacheScopesTest, ProcessesShareScopesByTheirKeyFileAlone) {
   const testing::TempDir dir;
   const std::string key(32, 'k');
@@ -51,6 +81,10 @@ TEST(CacheScopesTest, ProcessesShareScopesByTheirKeyFileAlone) {
   FORETOKEN_ASSERT_OK(first);
   const std::string scope = first->Effective(Named("a"), "chat");
   EXPECT_EQ(second->Effective(Named("a"), "chat"), scope);
+  EXPECT_EQ(second->EffectiveOfPages(Named("a"), "own"),
+            first->EffectiveOfPages(Named("a"), "own"));
+  EXPECT_NE(other->EffectiveOfPages(Named("a"), "own"),
+            first->EffectiveOfPages(Named("a"), "own"));
   EXPECT_NE(other->Effective(Named("a"), "chat"), scope);
   EXPECT_NE(random->Effective(Named("a"), "chat"), scope);
   EXPECT_NE(CacheScopes::Load("")->Effective(Named("a"), "chat"),

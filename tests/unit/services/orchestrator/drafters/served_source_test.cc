@@ -48,8 +48,8 @@ class ServedSourceTest : public ::testing::Test {
   }
   std::unique_ptr<ServedSource> Start(ServedSourceOptions options = {},
                                       const std::string& scope = "",
-                                      const std::vector<TokenId>& text = {7,
-                                                                          8}) {
+                                      const std::vector<TokenId>& text = {7, 8},
+                                      const std::string& page_scope = "") {
     options.id = DrafterId::kNgramTrie;
     options.mode = Mode::Parse("ngram_trie:n=5").value();
     options.tokenizer_fingerprint = "fingerprint";
@@ -57,6 +57,7 @@ class ServedSourceTest : public ::testing::Test {
     DraftOpen open;
     open.prompt_length = static_cast<int32_t>(text.size());
     open.cache_scope = scope;
+    open.page_scope = page_scope;
     text_ = text;
     source->Start(open, text_);
     return source;
@@ -182,6 +183,25 @@ TEST_F(ServedSourceTest, ARequestWithoutAScopeAsksForNoPhrases) {
   Start(options);
   EXPECT_TRUE(phrases.on_phrases == nullptr);
   EXPECT_EQ(sessions_.opens, 1);
+}
+
+// A draft model reuses the pages of a request that shares nothing else; no
+// history or phrase is shared for it.
+TEST_F(ServedSourceTest, AScopeOfPagesIsForServicesThatKeepNothingElse) {
+  FakePhrases phrases;
+  ServedSourceOptions options;
+  options.phrases = &phrases;
+  Start(options, "", {7, 8}, "pages");
+  EXPECT_EQ(sessions_.opened.cache_scope, "");
+  options.keeps_only_pages = true;
+  Start(options, "", {7, 8}, "pages");
+  EXPECT_EQ(sessions_.opened.cache_scope, "pages");
+  EXPECT_EQ(sessions_.opens, 2);
+  EXPECT_TRUE(phrases.on_phrases == nullptr);
+  auto source = Start(options, "scope", {7, 8}, "scope");
+  EXPECT_EQ(phrases.asked.cache_scope, "scope");
+  phrases.on_phrases({});
+  EXPECT_EQ(sessions_.opened.cache_scope, "scope");
 }
 
 // Reading a prompt takes processors that the target may need for its own.

@@ -1,0 +1,43 @@
+// PrefixSharing: the scope in which a request that names none shares its prefix
+// pages, so that each turn of a chat finds the pages of the turns before.
+//
+// A caller with a key shares with its own requests. Without keys no caller is
+// authenticated: requests share only if the server is set up for a single user,
+// come from this machine, and were not forwarded by a proxy or sent by a page
+// of another site. Only pages are shared; history, phrases and priors need a
+// cache scope.
+//
+// Thread-safe: const methods may be called concurrently.
+#ifndef FORETOKEN_SERVICES_GATEWAY_CORE_PREFIX_SHARING_H_
+#define FORETOKEN_SERVICES_GATEWAY_CORE_PREFIX_SHARING_H_
+
+#include <string>
+
+#include "common/generation/generation.h"
+#include "services/gateway/core/http.h"
+
+namespace foretoken::gateway {
+
+// Whether a header shows that a proxy forwarded the request.
+bool IsForwarded(const HttpRequest& request);
+
+class PrefixSharing {
+ public:
+  // `enabled`: requests share at all. `single_user`: so do those without a key.
+  PrefixSharing(bool enabled, bool single_user);
+
+  // For GenerationRequest::prefix_scope; empty: the request shares nothing.
+  // `caller` has sent `request`. The scopes of all authenticated callers have
+  // the same name: the orchestrator keeps callers apart.
+  std::string ScopeOf(const HttpRequest& request, const Caller& caller) const;
+
+ private:
+  const bool enabled_;
+  // Name of the single user's scope, drawn at start, so that clients that call
+  // the orchestrator directly cannot name it. Empty: no single user.
+  const std::string single_users_;
+};
+
+}  // namespace foretoken::gateway
+
+#endif  // FORETOKEN_SERVICES_GATEWAY_CORE_PREFIX_SHARING_H_
