@@ -3,6 +3,7 @@
 #include <string>
 #include <utility>
 
+#include "services/gateway/core/error_forms.h"
 #include "services/gateway/core/gateway_service.h"
 
 namespace foretoken::gateway {
@@ -22,6 +23,11 @@ HttpHeaders GatewayService::HeadersOfRefusal(const HttpRequest& head) const {
   context.request.headers = head.headers;
   AddCorsHeaders(context);
   return std::move(context.headers);
+}
+
+std::string GatewayService::BodyOfRefusal(const HttpRequest& head,
+                                          const ApiError& error) const {
+  return ErrorBody(error, ErrorFormOf(head.path), /*request_id=*/"");
 }
 
 }  // namespace foretoken::gateway

@@ -17,6 +17,7 @@
 #include "common/base/stopping.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
+#include "services/gateway/core/error_forms.h"
 #include "services/gateway/core/json_text.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
@@ -597,17 +598,21 @@ void GatewayService::RespondError(Context& context,
   if (absl::IsCancelled(status) && context.exchange->gone()) {
     context.observed->End(kClientGone, clock_());
   }
-  Respond(context, ErrorResponse(status, {}));
+  Respond(context,
+          ErrorResponse(status, {}, ErrorFormOf(context.request.path),
+                        context.request_id));
 }
 
 void GatewayService::Refuse(Context& context, int http_status,
                             absl::string_view message) const {
   ApiError error;
+  error.http_status = http_status;
   error.type = "invalid_request_error";
   error.message = std::string(message);
   HttpResponse response;
   response.status = http_status;
-  response.body = error.Json();
+  response.body =
+      ErrorBody(error, ErrorFormOf(context.request.path), context.request_id);
   Respond(context, std::move(response));
 }
 

@@ -80,6 +80,8 @@ class GatewayService final : public HttpHandler {
   std::optional<std::string> BodyOwner(const HttpRequest& head) const override;
   // Those that let a page of another site read why it was refused.
   HttpHeaders HeadersOfRefusal(const HttpRequest& head) const override;
+  std::string BodyOfRefusal(const HttpRequest& head,
+                            const ApiError& error) const override;
 
   // Refuses new work from now on; /health says so.
   void BeginDrain() { draining_ = true; }
