@@ -217,12 +217,12 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
     return false;
   }
   if (parts_.find_caller && !endpoint.open) {
-    std::optional<Caller> caller =
-        parts_.find_caller(request.Header("Authorization"));
+    std::optional<Caller> caller = CallerOf(request);
     if (!caller.has_value()) {
       RespondError(context,
                    WithCode(absl::UnauthenticatedError(
-                                "want a known key in `Authorization: Bearer`"),
+                                "want one known key, in `Authorization: "
+                                "Bearer` or in `x-api-key`"),
                             "invalid_api_key"));
       return false;
     }

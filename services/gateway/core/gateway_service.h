@@ -126,6 +126,8 @@ class GatewayService final : public HttpHandler {
   static const std::vector<Endpoint>& Endpoints();
 
   void AddCorsHeaders(Context& context) const;
+  // The caller with the request's key; only where there are keys.
+  std::optional<Caller> CallerOf(const HttpRequest& head) const;
   // False, with the request answered, if it may not go on.
   bool Admit(Context& context, const Endpoint& endpoint);
 
