@@ -21,6 +21,7 @@
 #include "services/gateway/core/json_text.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
+#include "services/gateway/core/thinking_wish.h"
 #include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
@@ -91,6 +92,10 @@ const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
        /*open=*/false, /*renders=*/true},
       {"POST", "/v1/responses", Route::kResponses, &Self::Responses,
        /*open=*/false, /*renders=*/true},
+      {"POST", "/v1/messages", Route::kMessages, &Self::Messages,
+       /*open=*/false, /*renders=*/true},
+      {"POST", "/v1/messages/count_tokens", Route::kCountTokens,
+       &Self::CountTokens, /*open=*/false, /*renders=*/true},
       {"GET", "/v1/models", Route::kModels, &Self::Models},
       {"GET", kModelsPath, Route::kModels, &Self::OneModel},
       {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize,
@@ -292,13 +297,22 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
           context, *request.conversation,
           request.repeated.size() + request.generation.constraint.source.size(),
           &request.thinking));
+  FORETOKEN_RETURN_IF_ERROR(CheckThinkingWish(*parts_.chat, request));
   AllowThinking(*parts_.chat, request);
   request.conversation.reset();
+  return TakePrompt(std::move(prompt), "the messages are", form, info, request);
+}
+
+absl::Status GatewayService::TakePrompt(std::vector<TokenId> prompt,
+                                        absl::string_view whose,
+                                        const Form& form,
+                                        const GeneratorInfo& info,
+                                        ApiRequest& request) {
   const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
   if (room < request.max_tokens.value_or(1)) {
     return FieldError(
         room < 1 ? form.input : form.limit,
-        absl::StrCat("the messages are ", prompt.size(), " tokens",
+        absl::StrCat(whose, " ", prompt.size(), " tokens",
                      room < 1 ? ""
                               : absl::StrCat(", and ", *request.max_tokens,
                                              " more are asked for"),

@@ -1,5 +1,6 @@
-// GatewayService: OpenAI's API on top of a Generator. Routes, authentication,
-// reading and checking of requests; what generates goes on as a
+// GatewayService: OpenAI's API on top of a Generator, with Anthropic's messages
+// as a further form of the same requests. Routes,
+// authentication, reading and checking of requests; what generates goes on as a
 // GenerationExchange.
 //
 // Large bodies are read and encoded on threads of their own, and so are those
@@ -137,6 +138,8 @@ class GatewayService final : public HttpHandler {
   void Complete(std::shared_ptr<Context> context);
   void Chat(std::shared_ptr<Context> context);
   void Responses(std::shared_ptr<Context> context);
+  void Messages(std::shared_ptr<Context> context);
+  void CountTokens(std::shared_ptr<Context> context);
   void Models(std::shared_ptr<Context> context);
   void OneModel(std::shared_ptr<Context> context);
   void Tokenize(std::shared_ptr<Context> context);
@@ -166,6 +169,14 @@ class GatewayService final : public HttpHandler {
   absl::Status PrepareChat(Context& context, const Form& form,
                            const GeneratorInfo& info,
                            ApiRequest& request) const;
+  // Makes `prompt` that of the request, whose max_tokens is set if it is not,
+  // if both fit into the model's context. `whose`: "the messages are".
+  static absl::Status TakePrompt(std::vector<TokenId> prompt,
+                                 absl::string_view whose, const Form& form,
+                                 const GeneratorInfo& info,
+                                 ApiRequest& request);
+  // False, with the request answered, if it may not go on.
+  bool BeginMessages(Context& context);
   void StartGeneration(Context& context, ApiRequest request,
                        const GeneratorInfo& info, const Form& form,
                        std::vector<std::string> echoes);
