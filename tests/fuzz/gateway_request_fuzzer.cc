@@ -11,6 +11,7 @@
 #include "common/base/json.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/cut_json.h"
+#include "services/gateway/core/infill_request.h"
 #include "services/gateway/core/requests.h"
 
 namespace {
@@ -63,6 +64,9 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   }
   if (const auto request = ReadCountTokensRequest(body); Taken(request)) {
     Check(*request->conversation);
+  }
+  if (const auto read = ReadInfillRequest(body); Taken(read)) {
+    FORETOKEN_CHECK(read->input.extra.size() <= kMaxExtraFiles);
   }
   FORETOKEN_CHECK(Json::accept(WholeJsonObject(body)));
   Taken(ReadTokenizeRequest(body));

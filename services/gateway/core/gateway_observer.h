@@ -15,6 +15,7 @@ enum class Route {
   kResponses,
   kMessages,
   kCountTokens,
+  kInfill,
   kModels,
   kTokenize,
   kDetokenize,
@@ -24,7 +25,7 @@ enum class Route {
 };
 inline constexpr std::array kRouteNames = {
     "completions",  "chat",   "responses", "messages",
-    "count_tokens", "models",    "tokenize",
+    "count_tokens", "infill", "models",    "tokenize",
     "detokenize",   "health", "page",      "other"};
 
 class GatewayObserver {

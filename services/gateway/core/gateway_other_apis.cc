@@ -1,4 +1,5 @@
-// Endpoints of other APIs than OpenAI's: Anthropic's /v1/messages.
+// Endpoints of other APIs than OpenAI's: Anthropic's /v1/messages and
+// llama.cpp's /infill.
 #include <memory>
 #include <string>
 #include <utility>
@@ -6,9 +7,12 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/status_macros.h"
+#include "common/text/encoding_memory.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/gateway_service.h"
+#include "services/gateway/core/infill_request.h"
 #include "services/gateway/core/requests.h"
 #include "services/gateway/core/thinking_wish.h"
 
@@ -61,6 +65,46 @@ void GatewayService::CountTokens(std::shared_ptr<Context> context) {
   const absl::Status wish = CheckThinkingWish(*parts_.chat, *request);
   if (!wish.ok()) return RespondError(*context, wish);
   RespondJson(*context, {{"input_tokens", prompt->size()}});
+}
+
+void GatewayService::Infill(std::shared_ptr<Context> context) {
+  auto read = ReadInfillRequest(context->request.body);
+  context->request.body.clear();
+  context->request.body.shrink_to_fit();
+  if (!read.ok()) return RespondError(*context, read.status());
+  const auto model = ModelNamed(read->request.model);
+  if (!model.ok()) return RespondError(*context, model.status());
+  const Form form = {"infill-", MakeInfillAnswer, "input_prefix", "n_predict"};
+  const absl::Status prepared = PrepareInfill(*context, *model, form, *read);
+  if (!prepared.ok()) return RespondError(*context, prepared);
+  StartGeneration(*context, std::move(read->request), *model, form, {});
+}
+
+absl::Status GatewayService::PrepareInfill(Context& context,
+                                           const GeneratorInfo& info,
+                                           const Form& form,
+                                           InfillRequest& read) const {
+  if (parts_.tokenizer == nullptr) {
+    return absl::FailedPreconditionError(
+        "/infill: this server has no tokenizer, see --model");
+  }
+  // The texts, one of them again as it is encoded, and the ids twice.
+  const auto bytes = static_cast<int64_t>(
+      read.input.bytes() + read.request.generation.constraint.source.size());
+  FORETOKEN_RETURN_IF_ERROR(context.request.memory.Resize(
+      bytes * (2 + kEncodingBytesPerTextByte +
+               2 * static_cast<int64_t>(sizeof(TokenId)))));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<TokenId> prompt,
+                             EncodeInfill(*parts_.tokenizer, read.input));
+  read.input = {};
+  GenerationRequest& generation = read.request.generation;
+  if (!generation.ignore_eos) {
+    for (const TokenId id : parts_.tokenizer->fim_tokens().ends()) {
+      generation.stop_token_ids.push_back(id);
+    }
+  }
+  return TakePrompt(std::move(prompt), "the input is", form, info,
+                    read.request);
 }
 
 }  // namespace foretoken::gateway

@@ -96,6 +96,7 @@ const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
        /*open=*/false, /*renders=*/true},
       {"POST", "/v1/messages/count_tokens", Route::kCountTokens,
        &Self::CountTokens, /*open=*/false, /*renders=*/true},
+      {"POST", "/infill", Route::kInfill, &Self::Infill},
       {"GET", "/v1/models", Route::kModels, &Self::Models},
       {"GET", kModelsPath, Route::kModels, &Self::OneModel},
       {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize,

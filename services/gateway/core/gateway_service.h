@@ -1,5 +1,5 @@
 // GatewayService: OpenAI's API on top of a Generator, with Anthropic's messages
-// as a further form of the same requests. Routes,
+// and llama.cpp's infill as further forms of the same requests. Routes,
 // authentication, reading and checking of requests; what generates goes on as a
 // GenerationExchange.
 //
@@ -34,6 +34,8 @@
 #include "services/gateway/core/http.h"
 
 namespace foretoken::gateway {
+
+struct InfillRequest;
 
 // Finds the caller with this `Authorization` header; nullopt: unknown.
 using FindCaller =
@@ -140,6 +142,7 @@ class GatewayService final : public HttpHandler {
   void Responses(std::shared_ptr<Context> context);
   void Messages(std::shared_ptr<Context> context);
   void CountTokens(std::shared_ptr<Context> context);
+  void Infill(std::shared_ptr<Context> context);
   void Models(std::shared_ptr<Context> context);
   void OneModel(std::shared_ptr<Context> context);
   void Tokenize(std::shared_ptr<Context> context);
@@ -169,6 +172,8 @@ class GatewayService final : public HttpHandler {
   absl::Status PrepareChat(Context& context, const Form& form,
                            const GeneratorInfo& info,
                            ApiRequest& request) const;
+  absl::Status PrepareInfill(Context& context, const GeneratorInfo& info,
+                             const Form& form, InfillRequest& read) const;
   // Makes `prompt` that of the request, whose max_tokens is set if it is not,
   // if both fit into the model's context. `whose`: "the messages are".
   static absl::Status TakePrompt(std::vector<TokenId> prompt,

@@ -1,4 +1,4 @@
-"""Documented requests of Anthropic's Messages API.
+"""Documented requests of Anthropic's Messages API and llama.cpp's infill.
 
     messages_requests.py URL TOOLS_URL KEY [--only NAME]
 
@@ -282,13 +282,60 @@ def keys_and_versions():
     assert status == 200 and headers["request-id"] == "my-request"
 
 
+# llama.cpp's infill.
+
+def fill(**fields):
+    body = {"input_prefix": "def add(a, b):\n", "input_suffix": "\n\nadd(1, 2)",
+            "temperature": 0, **fields}
+    status, _, text = send(TOOLS_URL, "/infill", body)
+    assert status == 200, text
+    whole = json.loads(text)
+    status, _, text = send(TOOLS_URL, "/infill", {**body, "stream": True})
+    assert status == 200, text
+    frames = [json.loads(frame.removeprefix("data: "))
+              for frame in text.strip().split("\n\n")]
+    assert "".join(frame["content"] for frame in frames) == whole["content"]
+    assert [frame["stop"] for frame in frames] == \
+        [False] * (len(frames) - 1) + [True]
+    for name in ("stop_type", "stopping_word", "tokens_predicted",
+                 "tokens_evaluated"):
+        assert frames[-1][name] == whole[name], (name, frames, whole)
+    return whole
+
+
+def the_middle_is_filled():
+    answer = fill()
+    assert answer["content"] == "    return a + b", answer
+    assert answer["stop_type"] == "eos"
+    assert fill(n_predict=1)["stop_type"] == "limit"
+    stopped = fill(stop=[" a + b"])
+    assert stopped["content"] == "    return", stopped
+    assert stopped["stopping_word"] == " a + b"
+    more = fill(input_extra=[{"filename": "a.py", "text": "a = 1\n"}],
+                prompt="    ", cache_prompt=True, id_slot=-1)
+    assert more["tokens_evaluated"] > answer["tokens_evaluated"]
+
+
+def infill_is_refused_where_it_cannot_be():
+    body = {"input_prefix": "a", "input_suffix": "b"}
+    status, _, text = send(URL, "/infill", body)
+    assert status == 400 and "no fill-in-the-middle tokens" in text, text
+    for change, param in (({"samplers": ["infill"]}, "samplers"),
+                          ({"mirostat": 2}, "mirostat"),
+                          ({"input_prefix": None}, "input_prefix")):
+        status, _, text = send(TOOLS_URL, "/infill", {**body, **change})
+        assert status == 400, text
+        assert json.loads(text)["error"]["param"] == param, text
+
+
 EXAMPLES = (
     a_message, a_system_prompt_as_text_and_in_blocks, several_turns,
     turns_of_one_role_are_one, a_stop_sequence, sampling_of_the_documentation,
     it_is_what_a_chat_answers, a_format_of_json, tokens_are_counted,
     a_tool_is_called, two_tools_are_called_behind_a_text,
     one_tool_without_parallel_use, the_result_of_a_tool_is_read,
-    choices_of_tools, wrong_requests_are_refused, keys_and_versions)
+    choices_of_tools, wrong_requests_are_refused, keys_and_versions,
+    the_middle_is_filled, infill_is_refused_where_it_cannot_be)
 
 
 def main():
