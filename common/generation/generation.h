@@ -124,6 +124,7 @@ struct GenerationSummary {
   uint64_t seed = 0;
   std::vector<TokenId> prompt;  // as it was used
   FinishReason finish = FinishReason::kNone;
+  std::string stop_string;  // that ended the output; empty: none did
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;  // shown, the end token included
   int64_t reused_tokens = 0;      // of the prompt, from the prefix cache

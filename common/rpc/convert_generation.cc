@@ -210,11 +210,13 @@ void ToProto(const GenerationSummary& summary, v1::GenerateResult* proto) {
   proto->set_seed(summary.seed);
   proto->set_request_id(summary.request_id);
   Append(summary.prompt, proto->mutable_prompt_token_ids());
+  proto->set_stop_string(summary.stop_string);
 }
 
 GenerationSummary FromProto(const v1::GenerateResult& proto) {
   GenerationSummary summary;
   summary.finish = FromProto(proto.finish_reason());
+  summary.stop_string = proto.stop_string();
   summary.prompt_tokens = proto.usage().prompt_tokens();
   summary.completion_tokens = proto.usage().completion_tokens();
   summary.reused_tokens = proto.usage().cached_prompt_tokens();

@@ -249,6 +249,28 @@ absl::Status RefuseUnknownKeys(const GgufMetadata& metadata) {
   return absl::OkStatus();
 }
 
+// Under their keys, or the older ones that such files still have.
+absl::StatusOr<FimTokens> ReadFimTokens(const GgufMetadata& metadata,
+                                        int64_t vocab_size) {
+  constexpr std::pair<const char*, TokenId FimTokens::*> kKeys[] = {
+      {"tokenizer.ggml.prefix_token_id", &FimTokens::prefix},
+      {"tokenizer.ggml.suffix_token_id", &FimTokens::suffix},
+      {"tokenizer.ggml.middle_token_id", &FimTokens::middle},
+      {"tokenizer.ggml.fim_pre_token_id", &FimTokens::prefix},
+      {"tokenizer.ggml.fim_suf_token_id", &FimTokens::suffix},
+      {"tokenizer.ggml.fim_mid_token_id", &FimTokens::middle},
+      {"tokenizer.ggml.fim_pad_token_id", &FimTokens::pad},
+      {"tokenizer.ggml.fim_rep_token_id", &FimTokens::repository},
+      {"tokenizer.ggml.fim_sep_token_id", &FimTokens::file}};
+  FimTokens tokens;
+  for (const auto& [key, member] : kKeys) {
+    FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> id,
+                               metadata.Integer(key, 0, vocab_size - 1));
+    if (id.has_value()) tokens.*member = static_cast<TokenId>(*id);
+  }
+  return tokens;
+}
+
 absl::StatusOr<TokenizerConfig> ReadConfig(const GgufMetadata& metadata,
                                            const Tokens& tokens) {
   TokenizerConfig config;
@@ -258,6 +280,8 @@ absl::StatusOr<TokenizerConfig> ReadConfig(const GgufMetadata& metadata,
                              GgufBosToken(metadata, tokens.size()));
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> eos,
                              GgufEosToken(metadata, tokens.size()));
+  FORETOKEN_ASSIGN_OR_RETURN(config.fim,
+                             ReadFimTokens(metadata, tokens.size()));
   if (bos) config.bos_token = std::string(tokens.texts[*bos]);
   if (eos) config.eos_token = std::string(tokens.texts[*eos]);
   FORETOKEN_ASSIGN_OR_RETURN(const auto chat, metadata.String(kTemplate));

@@ -363,6 +363,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> HfTokenizer::Create(
                       parts.prompt_suffix, "add_eos_token"));
 
   parts.chat_template = config.chat_template.value_or("");
+  parts.fim = config.fim;
 
   Pipeline pipeline{
       {}, {}, std::move(text_normalizer), std::move(pre), std::move(model)};

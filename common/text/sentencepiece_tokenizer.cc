@@ -220,6 +220,7 @@ absl::StatusOr<std::unique_ptr<Tokenizer>> SentencePieceTokenizer::Create(
     parts.prompt_suffix = {parts.eos_token};
   }
   parts.chat_template = config.chat_template.value_or("");
+  parts.fim = config.fim;
   return std::make_unique<SentencePieceTokenizer>(
       std::move(parts), std::move(normalizer), BuildSymbols(model, unknown),
       unknown, std::move(byte_tokens), std::move(controls),

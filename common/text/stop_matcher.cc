@@ -63,21 +63,22 @@ bool StopMatcher::Push(absl::string_view text, std::string& released) {
   for (const char byte : text) {
     held_.push_back(byte);
     ++taken_bytes_;
-    size_t complete = 0;
+    absl::string_view complete;
     may_begin = 0;
     // All patterns advance together; the longest partial match decides how much
     // text is held back.
     for (Pattern& pattern : patterns_) {
-      if (Advance(pattern, byte)) {
-        complete = std::max(complete, pattern.text.size());
+      if (Advance(pattern, byte) && pattern.text.size() > complete.size()) {
+        complete = pattern.text;
       }
       may_begin = std::max(may_begin, pattern.matched);
     }
-    if (complete > 0) {
-      match_begin_ = taken_bytes_ - complete;
+    if (!complete.empty()) {
+      match_ = std::string(complete);
+      match_begin_ = taken_bytes_ - complete.size();
       // If several strings end here, the longest begins first and decides where
       // the output ends.
-      released.append(held_, 0, held_.size() - complete);
+      released.append(held_, 0, held_.size() - complete.size());
       held_.clear();
       return true;
     }

@@ -39,6 +39,8 @@ class StopMatcher {
 
   // Byte offset of the match within all text pushed.
   std::optional<uint64_t> match_begin() const { return match_begin_; }
+  // The stop string that matched; empty before that.
+  const std::string& match() const { return match_; }
 
  private:
   struct Pattern {
@@ -53,6 +55,7 @@ class StopMatcher {
   std::string held_;  // may be the beginning of a stop string
   uint64_t taken_bytes_ = 0;
   std::optional<uint64_t> match_begin_;
+  std::string match_;
 };
 
 }  // namespace foretoken

@@ -89,6 +89,7 @@ Tokenizer::Tokenizer(Parts parts)
       prompt_prefix_(std::move(parts.prompt_prefix)),
       prompt_suffix_(std::move(parts.prompt_suffix)),
       chat_template_(std::move(parts.chat_template)),
+      fim_tokens_(FindFimTokens(vocabulary_, parts.fim)),
       fingerprint_(vocabulary_.Fingerprint()) {}
 
 std::vector<TokenId> Tokenizer::EncodeSpans(

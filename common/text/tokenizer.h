@@ -17,6 +17,7 @@
 #include "common/base/digest.h"
 #include "common/base/types.h"
 #include "common/text/detokenizer.h"
+#include "common/text/fim_tokens.h"
 #include "common/text/prompt_span.h"
 #include "common/text/vocabulary.h"
 
@@ -88,6 +89,9 @@ class Tokenizer {
   int32_t vocab_size() const { return vocabulary_.size(); }  // highest id + 1
   TokenId bos_token() const { return bos_token_; }           // -1: none
   TokenId eos_token() const { return eos_token_; }           // -1: none
+  // Added by EncodePrompt in front: BOS, or nothing.
+  const std::vector<TokenId>& prompt_prefix() const { return prompt_prefix_; }
+  const FimTokens& fim_tokens() const { return fim_tokens_; }
   // The model's chat template (Jinja), as its files have it; empty: none.
   const std::string& chat_template() const { return chat_template_; }
 
@@ -110,6 +114,7 @@ class Tokenizer {
     std::vector<TokenId> prompt_prefix;  // added by EncodePrompt
     std::vector<TokenId> prompt_suffix;
     std::string chat_template;
+    FimTokens fim;  // that the files name by id
   };
   explicit Tokenizer(Parts parts);
 
@@ -121,6 +126,7 @@ class Tokenizer {
   const std::vector<TokenId> prompt_prefix_;
   const std::vector<TokenId> prompt_suffix_;
   const std::string chat_template_;
+  const FimTokens fim_tokens_;
   const Sha256Digest fingerprint_;
 };
 

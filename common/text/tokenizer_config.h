@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/text/fim_tokens.h"
 
 namespace foretoken {
 
@@ -20,6 +21,8 @@ struct TokenizerConfig {
   std::optional<std::string> chat_template;  // of several, the one "default"
   // The others of several: name and template.
   std::vector<std::pair<std::string, std::string>> more_chat_templates;
+  // Those that a GGUF file names by id; no field of tokenizer_config.json.
+  FimTokens fim;
 };
 
 // InvalidArgument names file, field and value for a field of the wrong type.

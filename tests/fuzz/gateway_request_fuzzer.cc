@@ -10,6 +10,8 @@
 #include "common/base/check.h"
 #include "common/base/json.h"
 #include "services/gateway/core/api_error.h"
+#include "services/gateway/core/cut_json.h"
+#include "services/gateway/core/infill_request.h"
 #include "services/gateway/core/requests.h"
 
 namespace {
@@ -56,6 +58,17 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
     FORETOKEN_CHECK(
         ParseJson(absl::StrCat("{", request->repeated.substr(1), "}")).ok());
   }
+  if (const auto request = ReadMessagesRequest(body); Taken(request)) {
+    Check(*request->conversation);
+    FORETOKEN_CHECK(request->max_tokens.has_value());
+  }
+  if (const auto request = ReadCountTokensRequest(body); Taken(request)) {
+    Check(*request->conversation);
+  }
+  if (const auto read = ReadInfillRequest(body); Taken(read)) {
+    FORETOKEN_CHECK(read->input.extra.size() <= kMaxExtraFiles);
+  }
+  FORETOKEN_CHECK(Json::accept(WholeJsonObject(body)));
   Taken(ReadTokenizeRequest(body));
   Taken(ReadDetokenizeRequest(body));
   return 0;

@@ -458,13 +458,14 @@ class BeastConnection final
     shared_.observer.OnRejected(status);
     const HttpRequest head = head_.has_value() ? *std::move(head_) : Head();
     ApiError error;
+    error.http_status = status;
     error.type = "invalid_request_error";
     error.message = std::string(message);
     HttpResponse response;
     response.status = status;
     response.headers = shared_.handler.HeadersOfRefusal(head);
     if (status == 429) response.headers.emplace_back("Retry-After", "1");
-    response.body = error.Json();
+    response.body = shared_.handler.BodyOfRefusal(head, error);
     memory_.Release();
     Exchange::Form form;
     form.keep_alive = false;

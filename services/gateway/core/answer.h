@@ -61,6 +61,13 @@ struct AnswerOptions {
 
 std::unique_ptr<Answer> MakeChatAnswer(const ApiRequest& request,
                                        AnswerOptions options);
+// A message in Anthropic's form, or its events.
+std::unique_ptr<Answer> MakeMessagesAnswer(const ApiRequest& request,
+                                           AnswerOptions options);
+// A completion in llama.cpp's form, or its pieces. The request has one prompt,
+// of token ids.
+std::unique_ptr<Answer> MakeInfillAnswer(const ApiRequest& request,
+                                         AnswerOptions options);
 std::unique_ptr<Answer> MakeCompletionAnswer(const ApiRequest& request,
                                              AnswerOptions options);
 // The stream keeps all of the output, which its last events repeat.

@@ -12,6 +12,7 @@
 #include "common/generation/generation.h"
 #include "common/text/chat/model_chat.h"
 #include "common/text/chat/tool_call_parser.h"
+#include "services/gateway/core/error_forms.h"
 
 namespace foretoken::gateway {
 
@@ -50,6 +51,9 @@ struct ThinkingWish {
   std::string enabled_field;
 };
 
+// Whether the model is to think before it answers (messages).
+enum class MessageThinking : uint8_t { kNone, kOn, kOff };
+
 struct ApiRequest {
   std::string model;  // as the request names it; empty: it names none
   // Sampling, stop strings, mode, scope; neither prompt nor deadline.
@@ -74,6 +78,7 @@ struct ApiRequest {
   ToolCallRules tool_rules;
   ReasoningPlace reasoning = ReasoningPlace::kOwnField;
   ThinkingWish thinking_wish;
+  MessageThinking message_thinking = MessageThinking::kNone;
   // As the answer to the conversation begins.
   ThinkingStage thinking = ThinkingStage::kBefore;
   // The field that generation.constraint was read from; empty: there is none.
@@ -83,6 +88,7 @@ struct ApiRequest {
   // Responses: fields of the request that answers repeat, as members of a JSON
   // object, each with a comma before it; at most kMaxRepeatedBytes.
   std::string repeated;
+  ErrorForm error_form = ErrorForm::kOpenAi;
 
   // Number of answers, in the order of the prompts.
   int64_t choices() const {

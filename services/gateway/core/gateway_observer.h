@@ -13,6 +13,9 @@ enum class Route {
   kCompletions,
   kChat,
   kResponses,
+  kMessages,
+  kCountTokens,
+  kInfill,
   kModels,
   kTokenize,
   kDetokenize,
@@ -21,8 +24,9 @@ enum class Route {
   kOther,  // paths that do not exist
 };
 inline constexpr std::array kRouteNames = {
-    "completions", "chat",   "responses", "models", "tokenize",
-    "detokenize",  "health", "page",      "other"};
+    "completions",  "chat",   "responses", "messages",
+    "count_tokens", "infill", "models",    "tokenize",
+    "detokenize",   "health", "page",      "other"};
 
 class GatewayObserver {
  public:

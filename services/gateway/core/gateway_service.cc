@@ -18,9 +18,11 @@
 #include "common/base/stopping.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
+#include "services/gateway/core/error_forms.h"
 #include "services/gateway/core/json_text.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
+#include "services/gateway/core/message_thinking.h"
 #include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
@@ -92,6 +94,11 @@ const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
        /*open=*/false, /*renders=*/true},
       {"POST", "/v1/responses", Route::kResponses, &Self::Responses,
        /*open=*/false, /*renders=*/true},
+      {"POST", "/v1/messages", Route::kMessages, &Self::Messages,
+       /*open=*/false, /*renders=*/true},
+      {"POST", "/v1/messages/count_tokens", Route::kCountTokens,
+       &Self::CountTokens, /*open=*/false, /*renders=*/true},
+      {"POST", "/infill", Route::kInfill, &Self::Infill},
       {"GET", "/v1/models", Route::kModels, &Self::Models},
       {"GET", kModelsPath, Route::kModels, &Self::OneModel},
       {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize,
@@ -219,12 +226,12 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
     return false;
   }
   if (parts_.find_caller && !endpoint.open) {
-    std::optional<Caller> caller =
-        parts_.find_caller(request.Header("Authorization"));
+    std::optional<Caller> caller = CallerOf(request);
     if (!caller.has_value()) {
       RespondError(context,
                    WithCode(absl::UnauthenticatedError(
-                                "want a known key in `Authorization: Bearer`"),
+                                "want one known key, in `Authorization: "
+                                "Bearer` or in `x-api-key`"),
                             "invalid_api_key"));
       return false;
     }
@@ -295,13 +302,22 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
           context, *request.conversation,
           request.repeated.size() + request.generation.constraint.source.size(),
           &request.thinking));
+  FORETOKEN_RETURN_IF_ERROR(CheckMessageThinking(*parts_.chat, request));
   AllowThinking(*parts_.chat, request);
   request.conversation.reset();
+  return TakePrompt(std::move(prompt), "the messages are", form, info, request);
+}
+
+absl::Status GatewayService::TakePrompt(std::vector<TokenId> prompt,
+                                        absl::string_view whose,
+                                        const Form& form,
+                                        const GeneratorInfo& info,
+                                        ApiRequest& request) {
   const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
   if (room < request.max_tokens.value_or(1)) {
     return FieldError(
         room < 1 ? form.input : form.limit,
-        absl::StrCat("the messages are ", prompt.size(), " tokens",
+        absl::StrCat(whose, " ", prompt.size(), " tokens",
                      room < 1 ? ""
                               : absl::StrCat(", and ", *request.max_tokens,
                                              " more are asked for"),
@@ -609,17 +625,21 @@ void GatewayService::RespondError(Context& context,
   if (absl::IsCancelled(status) && context.exchange->gone()) {
     context.observed->End(kClientGone, clock_());
   }
-  Respond(context, ErrorResponse(status, {}));
+  Respond(context,
+          ErrorResponse(status, {}, ErrorFormOf(context.request.path),
+                        context.request_id));
 }
 
 void GatewayService::Refuse(Context& context, int http_status,
                             absl::string_view message) const {
   ApiError error;
+  error.http_status = http_status;
   error.type = "invalid_request_error";
   error.message = std::string(message);
   HttpResponse response;
   response.status = http_status;
-  response.body = error.Json();
+  response.body =
+      ErrorBody(error, ErrorFormOf(context.request.path), context.request_id);
   Respond(context, std::move(response));
 }
 

@@ -1,5 +1,6 @@
-// GatewayService: OpenAI's API on top of a Generator. Routes, authentication,
-// reading and checking of requests; what generates goes on as a
+// GatewayService: OpenAI's API on top of a Generator, with Anthropic's messages
+// and llama.cpp's infill as further forms of the same requests. Routes,
+// authentication, reading and checking of requests; what generates goes on as a
 // GenerationExchange.
 //
 // Large bodies are read and encoded on threads of their own, and so are those
@@ -34,6 +35,8 @@
 #include "services/gateway/core/prefix_sharing.h"
 
 namespace foretoken::gateway {
+
+struct InfillRequest;
 
 // Finds the caller with this `Authorization` header; nullopt: unknown.
 using FindCaller =
@@ -85,6 +88,8 @@ class GatewayService final : public HttpHandler {
   std::optional<std::string> BodyOwner(const HttpRequest& head) const override;
   // Those that let a page of another site read why it was refused.
   HttpHeaders HeadersOfRefusal(const HttpRequest& head) const override;
+  std::string BodyOfRefusal(const HttpRequest& head,
+                            const ApiError& error) const override;
 
   // Refuses new work from now on; /health says so.
   void BeginDrain() { draining_ = true; }
@@ -129,6 +134,8 @@ class GatewayService final : public HttpHandler {
   static const std::vector<Endpoint>& Endpoints();
 
   void AddCorsHeaders(Context& context) const;
+  // The caller with the request's key; only where there are keys.
+  std::optional<Caller> CallerOf(const HttpRequest& head) const;
   // False, with the request answered, if it may not go on.
   bool Admit(Context& context, const Endpoint& endpoint);
 
@@ -138,6 +145,9 @@ class GatewayService final : public HttpHandler {
   void Complete(std::shared_ptr<Context> context);
   void Chat(std::shared_ptr<Context> context);
   void Responses(std::shared_ptr<Context> context);
+  void Messages(std::shared_ptr<Context> context);
+  void CountTokens(std::shared_ptr<Context> context);
+  void Infill(std::shared_ptr<Context> context);
   void Models(std::shared_ptr<Context> context);
   void OneModel(std::shared_ptr<Context> context);
   void Tokenize(std::shared_ptr<Context> context);
@@ -167,6 +177,16 @@ class GatewayService final : public HttpHandler {
   absl::Status PrepareChat(Context& context, const Form& form,
                            const GeneratorInfo& info,
                            ApiRequest& request) const;
+  absl::Status PrepareInfill(Context& context, const GeneratorInfo& info,
+                             const Form& form, InfillRequest& read) const;
+  // Makes `prompt` that of the request, whose max_tokens is set if it is not,
+  // if both fit into the model's context. `whose`: "the messages are".
+  static absl::Status TakePrompt(std::vector<TokenId> prompt,
+                                 absl::string_view whose, const Form& form,
+                                 const GeneratorInfo& info,
+                                 ApiRequest& request);
+  // False, with the request answered, if it may not go on.
+  bool BeginMessages(Context& context);
   void StartGeneration(Context& context, ApiRequest request,
                        const GeneratorInfo& info, const Form& form,
                        std::vector<std::string> echoes);

@@ -282,7 +282,8 @@ absl::Status GenerationExchange::InTheirWords(
 
 void GenerationExchange::Fail(const absl::Status& status) {
   if (!streaming_) {
-    http_->Respond(ErrorResponse(status, headers_));
+    http_->Respond(ErrorResponse(status, headers_, request_.error_form,
+                                 request_.generation.request_id));
     return;
   }
   std::string frames;
@@ -319,7 +320,8 @@ void GenerationExchange::OnGone() {
   if (!ended_) End(kClientGone);
 }
 
-HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers) {
+HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers,
+                           ErrorForm form, absl::string_view request_id) {
   const ApiError error = ToApiError(status);
   HttpResponse response;
   response.status = error.http_status;
@@ -334,7 +336,7 @@ HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers) {
     response.headers.emplace_back("Retry-After-Ms",
                                   absl::StrCat(error.retry_after_ms));
   }
-  response.body = error.Json();
+  response.body = ErrorBody(error, form, request_id);
   return response;
 }
 

@@ -17,6 +17,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/base/byte_budget.h"
@@ -24,6 +25,7 @@
 #include "common/generation/generator.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_request.h"
+#include "services/gateway/core/error_forms.h"
 #include "services/gateway/core/gateway_observer.h"
 #include "services/gateway/core/http.h"
 
@@ -118,7 +120,9 @@ class GenerationExchange final
 };
 
 // The answer to a request that failed.
-HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers);
+HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers,
+                           ErrorForm form = ErrorForm::kOpenAi,
+                           absl::string_view request_id = "");
 
 }  // namespace foretoken::gateway
 

@@ -12,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "common/base/byte_budget.h"
+#include "services/gateway/core/api_error.h"
 
 namespace foretoken::gateway {
 
@@ -97,6 +98,11 @@ class HttpHandler {
   // Headers of an answer that the server gives in the handler's place.
   virtual HttpHeaders HeadersOfRefusal(const HttpRequest& /*head*/) const {
     return {};
+  }
+  // The body of such an answer. `head` is what was read of it.
+  virtual std::string BodyOfRefusal(const HttpRequest& /*head*/,
+                                    const ApiError& error) const {
+    return error.Json();
   }
 };
 

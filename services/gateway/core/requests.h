@@ -27,6 +27,11 @@ absl::StatusOr<ApiRequest> ReadChatRequest(absl::string_view body);
 // POST /v1/responses, whose input becomes a conversation.
 absl::StatusOr<ApiRequest> ReadResponsesRequest(absl::string_view body);
 
+// POST /v1/messages (Anthropic's form) and the conversation of POST
+// /v1/messages/count_tokens, which has no sampling and no max_tokens.
+absl::StatusOr<ApiRequest> ReadMessagesRequest(absl::string_view body);
+absl::StatusOr<ApiRequest> ReadCountTokensRequest(absl::string_view body);
+
 // POST /tokenize: a text or a conversation.
 struct TokenizeRequest {
   std::string model;

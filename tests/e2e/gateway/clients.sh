@@ -6,7 +6,8 @@
 #
 #   clients.sh FOLDER_OF_BINARIES PART
 #
-# PART: curl, streams, structured, openai, parse, responses, litellm, langchain.
+# PART: curl, streams, structured, messages, openai, parse, responses, anthropic,
+# litellm, langchain.
 # Exit status 77: what the part needs is not installed. The SDKs are those of
 # FORETOKEN_SDK_PYTHON (.cache/sdk/bin/python, which tools/deps --sdk makes).
 set -euo pipefail
@@ -17,7 +18,7 @@ sdk=${FORETOKEN_SDK_PYTHON:-.cache/sdk/bin/python}
 
 case $part in
   curl) command -v curl >/dev/null || { echo "skipped: no curl"; exit 77; } ;;
-  openai | parse | responses | litellm | langchain)
+  openai | parse | responses | anthropic | litellm | langchain)
     package=${part/langchain/langchain_openai}
     case $part in parse | responses) package=openai ;; esac
     "$sdk" -c "import importlib.util as util, sys
@@ -129,6 +130,10 @@ for i in 0 1; do
       python=$sdk
       [ -x "$sdk" ] || python=python3
       "$python" -B tests/e2e/gateway/structured_output.py \
+        "http://127.0.0.1:$port/v1" "http://127.0.0.1:${ports[i + 2]}/v1" "$key"
+      ;;
+    messages)
+      python3 -B tests/e2e/gateway/messages_requests.py \
         "http://127.0.0.1:$port/v1" "http://127.0.0.1:${ports[i + 2]}/v1" "$key"
       ;;
     *)

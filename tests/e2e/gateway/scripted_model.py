@@ -26,6 +26,8 @@ SCENES = {
     "told": ["It is ", "18 degrees", " in Paris."],
     "ordered": ["As the", " system ", "ordered."],
     "spoken": ["I have ", "no tools", " for that."],
+    # Behind the last token of a prompt of /infill.
+    "fim_middle": ["    return", " a + b"],
 }
 TEMPLATE = """\
 {%- if tools %}<|im_start|>system
@@ -74,6 +76,7 @@ def main(folder):
     folder.mkdir(parents=True, exist_ok=True)
     characters = byte_characters()
     specials = ["<|endoftext|>", "<|im_start|>", "<|im_end|>",
+                "<|fim_prefix|>", "<|fim_suffix|>",
                 *(f"<|{scene}|>" for scene in SCENES)]
     pieces = ["".join(characters[byte] for byte in piece.encode())
               for scene in SCENES.values() for piece in scene]

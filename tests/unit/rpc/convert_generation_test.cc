@@ -203,6 +203,7 @@ TEST(ConvertGenerationTest, ASummaryComesBack) {
   summary.seed = 5;
   summary.prompt = {1, 2};
   summary.finish = FinishReason::kStop;
+  summary.stop_string = "end";
   summary.prompt_tokens = 2;
   summary.completion_tokens = 11;
   summary.reused_tokens = 1;
@@ -226,6 +227,7 @@ TEST(ConvertGenerationTest, ASummaryComesBack) {
   EXPECT_EQ(got.seed, 5u);
   EXPECT_EQ(got.prompt, summary.prompt);
   EXPECT_EQ(got.finish, FinishReason::kStop);
+  EXPECT_EQ(got.stop_string, "end");
   EXPECT_EQ(got.prompt_tokens, 2);
   EXPECT_EQ(got.completion_tokens, 11);
   EXPECT_EQ(got.reused_tokens, 1);

@@ -69,6 +69,9 @@ TEST(StopMatcherTest, CutsDoNotMatterAndTheFirstToBeCompleteWins) {
     matcher.Flush(out);
     ASSERT_EQ(stopped, want_end <= text.size()) << text;
     ASSERT_EQ(out, text.substr(0, want_begin)) << text;
+    ASSERT_EQ(matcher.match(),
+              stopped ? text.substr(want_begin, want_end - want_begin) : "")
+        << text;
   }
 }
 

@@ -326,7 +326,10 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
   // complete a stop string.
   if (!stopped && finish != FinishReason::kNone) stopped = output_.Finish();
   Show(delta);
-  if (stopped) finish = FinishReason::kStop;
+  if (stopped) {
+    finish = FinishReason::kStop;
+    summary_.stop_string = output_.stop_string();
+  }
   if (finish != FinishReason::kNone) End(finish);
   return taken;
 }

@@ -38,6 +38,9 @@ class OutputText {
   // stop string.
   bool Finish();
 
+  // The stop string that ended the output; empty: none has.
+  const std::string& stop_string() const { return stop_matcher_.match(); }
+
   // Takes the text that may be shown.
   std::string TakeText();
   // Takes the number of further tokens that may be shown, in order.

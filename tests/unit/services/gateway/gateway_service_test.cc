@@ -865,6 +865,30 @@ TEST_F(GatewayServiceTest, PathsMethodsAndTypesAreChecked) {
   EXPECT_EQ(page->Header("Content-Security-Policy"), "default-src 'none'");
 }
 
+TEST_F(GatewayServiceTest, AKeyMayComeInXApiKey) {
+  Make({}, /*with_keys=*/true);
+  const auto status = [&](HttpHeaders headers) {
+    return Get("/v1/models", std::move(headers))->response.status;
+  };
+  EXPECT_EQ(status({{"X-Api-Key", "right"}}), 200);
+  EXPECT_EQ(status({{"x-api-key", "wrong"}}), 401);
+  EXPECT_EQ(status({{"x-api-key", ""}}), 401);
+  // Both, if they agree.
+  EXPECT_EQ(status({{"x-api-key", "right"}, {"Authorization", "Bearer right"}}),
+            200);
+  EXPECT_EQ(status({{"x-api-key", "wrong"}, {"Authorization", "Bearer right"}}),
+            401);
+  EXPECT_EQ(status({{"x-api-key", "right"}, {"Authorization", "Bearer wrong"}}),
+            401);
+  EXPECT_EQ(status({{"x-api-key", "right"}, {"x-api-key", "right"}}), 401);
+  HttpRequest head;
+  head.peer = "192.0.2.1";
+  head.headers = {{"x-api-key", "right"}};
+  EXPECT_EQ(service_->BodyOwner(head), "alice");
+  head.headers.emplace_back("x-api-key", "wrong");
+  EXPECT_EQ(service_->BodyOwner(head), std::nullopt);
+}
+
 TEST_F(GatewayServiceTest, WithKeysEveryCallerNeedsOne) {
   Make({}, /*with_keys=*/true);
   const auto refused = Complete("");

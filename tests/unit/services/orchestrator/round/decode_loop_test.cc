@@ -275,6 +275,7 @@ TEST_F(DecodeLoopTest, AnEndTokenIsAmongTheIdsAndNotInTheText) {
     const Generated stopped = Run(request, mode);
     EXPECT_EQ(stopped.token_ids, want);
     EXPECT_EQ(stopped.summary.finish, FinishReason::kStop);
+    EXPECT_EQ(stopped.summary.stop_string, "");
     EXPECT_EQ(
         stopped.text,
         tokenizer_->Decode(absl::MakeConstSpan(want).first(want.size() - 1))
@@ -396,6 +397,7 @@ TEST_F(DecodeLoopTest, AStopStringEndsTextAndIdsBeforeIt) {
                 std::vector<TokenId>(all.token_ids.begin(),
                                      all.token_ids.begin() + tokens));
       EXPECT_EQ(stopped.summary.finish, FinishReason::kStop);
+      EXPECT_EQ(stopped.summary.stop_string, stop);
       EXPECT_EQ(stopped.summary.completion_tokens, tokens);
       if (std::string(mode) == "off") {
         EXPECT_EQ(stopped.summary.accept_length(), 1.0);
