@@ -26,7 +26,7 @@ absl::StatusOr<int> Run(const ServiceInfo& info,
                         const char* const* argv) {
   FORETOKEN_ASSIGN_OR_RETURN(const ServiceConfig config,
                              ParseFlags(info, add_flags, argc, argv));
-  FORETOKEN_LOG(kInfo, "config ", config.effective);
+  FORETOKEN_LOG(kInfo, "config ", config.changes);
   metrics::Registry registry;
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Servable> service,
                              make(registry));
@@ -57,7 +57,7 @@ absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
   config.rpc.AddFlags(flags);
   config.metrics.AddFlags(flags);
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  config.effective = flags.Effective();
+  config.changes = flags.Changes();
   return config;
 }
 

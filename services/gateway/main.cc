@@ -3,6 +3,7 @@
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/version.h"
 #include "common/rpc/run_service.h"
 #include "common/rpc/signals.h"
 #include "services/gateway/config.h"
@@ -11,9 +12,10 @@ namespace foretoken::gateway {
 namespace {
 
 absl::StatusOr<int> Run(int argc, const char* const* argv) {
-  FORETOKEN_ASSIGN_OR_RETURN(const GatewayConfig config,
-                             GatewayConfig::Parse(argc, argv));
-  FORETOKEN_LOG(kInfo, "config ", config.effective);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const GatewayConfig config,
+      GatewayConfig::Parse(VersionLine("foretoken-gateway"), argc, argv));
+  FORETOKEN_LOG(kInfo, "config ", config.changes);
   metrics::Registry registry;
   FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
                              metrics::Exposer::Start(config.metrics, registry));

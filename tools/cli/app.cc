@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "tools/cli/version.h"
+#include "common/config/version.h"
 
 namespace foretoken::cli {
 
