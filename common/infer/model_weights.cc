@@ -23,6 +23,7 @@
 #include "common/base/thread_pool.h"
 #include "common/infer/checkpoint_files.h"
 #include "common/infer/gguf_model.h"
+#include "common/infer/model_path.h"
 #include "common/infer/random_weights.h"
 #include "common/infer/tensor_layout.h"
 
@@ -294,10 +295,12 @@ void WeightTensor::CopyStored(int64_t begin, absl::Span<float> out) const {
 
 absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(
     const std::string& path) {
+  FORETOKEN_RETURN_IF_ERROR(CheckModelPath(path));
   std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) ? LoadGguf(path)
-                                                         : LoadDirectory(path);
+  return std::filesystem::is_directory(path, ignored) ? LoadDirectory(path)
+                                                      : LoadGguf(path);
 }
+
 absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     const ModelConfig& config, WeightType type, uint64_t seed) {
   FORETOKEN_RETURN_IF_ERROR(config.Validate());
