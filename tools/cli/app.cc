@@ -126,6 +126,13 @@ Option Command::AddFlag(const std::string& names, bool& value,
   return Option(app_->add_flag(names, value, help));
 }
 
+void Command::TakeRest(std::vector<std::string>& rest) const {
+  app_->set_help_flag();
+  app_->prefix_command();
+  app_->parse_complete_callback(
+      [app = app_, &rest] { rest = app->remaining(); });
+}
+
 Option Command::Get(const std::string& name) const {
   return Option(app_->get_option(name));
 }
