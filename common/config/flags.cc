@@ -271,7 +271,7 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
 
 bool Flags::Given(const std::string& name) const {
   return absl::c_any_of(flags_, [&](const auto& flag) {
-    return flag->name == name && !flag->value.empty();
+    return flag->name == name && !absl::StrJoin(flag->value, ",").empty();
   });
 }
 

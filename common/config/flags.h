@@ -90,7 +90,8 @@ class Flags {
   // called once.
   absl::Status Parse(int argc, const char* const* argv);
 
-  // Whether flag `name` was given, here or in the environment. After Parse.
+  // Whether flag `name` was given a value that is not empty, here or in the
+  // environment. After Parse.
   bool Given(const std::string& name) const;
 
   // The flags whose value is not the default, "name=value name=value", secrets

@@ -33,6 +33,9 @@ struct ServiceInfo {
   const char* description;  // for --help
   int port;                 // default ports, on loopback
   int metrics_port;
+  // A flag that names another listener of the service. Where it is given, the
+  // two ports are opened only if their own flags are given, too.
+  const char* other_listener = nullptr;
 };
 
 // Options of every service, beside its own.

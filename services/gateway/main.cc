@@ -1,4 +1,6 @@
 // foretoken-gateway
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
@@ -22,6 +24,9 @@ absl::StatusOr<int> Run(int argc, const char* const* argv) {
   FORETOKEN_ASSIGN_OR_RETURN(const auto server, config.Start(registry));
   FORETOKEN_LOG(kInfo, "listening on ",
                 absl::StrJoin(server->addresses(), ", "));
+  if (const std::string url = server->Url(); !url.empty()) {
+    FORETOKEN_LOG(kInfo, "serving ", url);
+  }
   const int signal_number = rpc::WaitForSignal();
   FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining");
   server->Drain(config.drain_timeout);

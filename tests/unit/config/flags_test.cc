@@ -212,7 +212,8 @@ TEST(FlagsTest, ChangesAreTheValuesThatAreNotTheDefaults) {
 TEST(FlagsTest, GivenMeansHereOrInTheEnvironment) {
   const ScopedEnv model("FORETOKEN_MODEL", "env");
   Fields f;
-  FORETOKEN_ASSERT_OK(f.Parse({"--max-tree-nodes=64", "--ratio=1"}));
+  FORETOKEN_ASSERT_OK(f.Parse({"--max-tree-nodes=64", "--verifiers="}));
+  EXPECT_FALSE(f.flags.Given("verifiers"));
   EXPECT_TRUE(f.flags.Given("model"));
   EXPECT_TRUE(f.flags.Given("max-tree-nodes"));
   EXPECT_FALSE(f.flags.Given("backend"));
