@@ -257,7 +257,7 @@ TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
   ExpectRefused({"--prompt", "a", "--mode", "magic"}, invalid,
                 "unknown mode 'magic'");
   ExpectRefused({"--prompt", "a", "--mode", "off:x=1"}, invalid, "'x'");
-  ExpectRefused({"--prompt", "a", "--mode", "ouroboros"}, "UNIMPLEMENTED",
+  ExpectRefused({"--prompt", "a", "--mode", "ouroboros"}, "INVALID_ARGUMENT",
                 "ouroboros");
   ExpectRefused({"--prompt", "a", "--stop", ""}, invalid, "stop");
   ExpectRefused({"--prompt", "a", "--prompt-ids", "1"}, invalid,
