@@ -122,7 +122,7 @@ void ExposerOptions::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::optional<BoundSocket>> Exposer::Bind(
     const ExposerOptions& options) {
-  if (options.address.empty()) return std::nullopt;
+  if (options.address.empty()) return std::optional<BoundSocket>();
   return BoundSocket::Bind(options.address);
 }
 
