@@ -24,7 +24,8 @@ constexpr const char* kServeArguments[] = {
 bool IsGiven(absl::string_view argument,
              const std::vector<std::string>& words) {
   const absl::string_view flag = argument.substr(0, argument.find('='));
-  return std::getenv(EnvironmentName(flag.substr(2)).c_str()) != nullptr ||
+  const char* const set = std::getenv(EnvironmentName(flag.substr(2)).c_str());
+  return (set != nullptr && *set != '\0') ||
          absl::c_any_of(words, [&](absl::string_view word) {
            return word == flag ||
                   absl::StartsWith(word, absl::StrCat(flag, "="));
