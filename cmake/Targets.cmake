@@ -44,6 +44,7 @@ endfunction()
 # the target `services` builds.
 function(foretoken_service name)
   foretoken_executable(${name} ${ARGN})
+  target_link_libraries(${name} PRIVATE foretoken::version)
   add_dependencies(services ${name})
 endfunction()
 

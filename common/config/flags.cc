@@ -19,8 +19,8 @@
 namespace foretoken {
 namespace {
 
-// Payload keys that mark a Status as help text or as a usage error, so that
-// ExitWithError can choose stream and exit code.
+// Payload keys that mark a Status as text that was asked for or as a usage
+// error, so that ExitWithError can choose stream and exit code.
 constexpr char kHelpPayload[] = "foretoken/help";
 constexpr char kUsagePayload[] = "foretoken/usage";
 
@@ -37,6 +37,13 @@ bool ParseValue(const std::string& text, double* value) {
 }
 bool ParseValue(const std::string& text, absl::Duration* value) {
   return absl::ParseDuration(text, value);
+}
+
+// Not an error, but the caller must stop its start-up all the same.
+absl::Status AskedFor(const std::string& text) {
+  absl::Status status = absl::CancelledError(text);
+  status.SetPayload(kHelpPayload, absl::Cord());
+  return status;
 }
 
 template <typename T>
@@ -200,6 +207,10 @@ void Flags::Url(const std::string& name, std::string* field,
   flags_.back()->url = true;
 }
 
+void Flags::Version(const std::string& line) {
+  app_->set_version_flag("--version", line);
+}
+
 void Flags::Require(const std::string& name,
                     std::function<std::string()> rule) {
   rules_.emplace_back(name, std::move(rule));
@@ -234,10 +245,9 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::CallForHelp&) {
-    // Not an error, but the caller must stop its start-up all the same.
-    absl::Status help = absl::CancelledError(app_->help());
-    help.SetPayload(kHelpPayload, absl::Cord());
-    return help;
+    return AskedFor(app_->help());
+  } catch (const CLI::CallForVersion& version) {
+    return AskedFor(absl::StrCat(version.what(), "\n"));
   } catch (const CLI::Error& error) {
     absl::Status bad =
         absl::InvalidArgumentError(absl::StrCat(error.what(), "\nsee --help"));
@@ -259,15 +269,21 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
   return bad;
 }
 
-std::string Flags::Effective() const {
+bool Flags::Given(const std::string& name) const {
+  return absl::c_any_of(flags_, [&](const auto& flag) {
+    return flag->name == name && !absl::StrJoin(flag->value, ",").empty();
+  });
+}
+
+std::string Flags::Changes() const {
   std::vector<std::string> parts;
   for (const auto& flag : flags_) {
-    std::string value = flag->value.empty() ? flag->default_text
-                                            : absl::StrJoin(flag->value, ",");
-    if (flag->secret) value = flag->value.empty() ? "(unset)" : "****";
-    parts.push_back(absl::StrCat(flag->name, "=", value));
+    const std::string value = absl::StrJoin(flag->value, ",");
+    if (flag->value.empty() || value == flag->default_text) continue;
+    parts.push_back(
+        absl::StrCat(flag->name, "=", flag->secret ? "****" : value));
   }
-  return absl::StrJoin(parts, " ");
+  return parts.empty() ? "defaults" : absl::StrJoin(parts, " ");
 }
 
 int ExitWithError(const absl::Status& status) {

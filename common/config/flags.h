@@ -82,12 +82,21 @@ class Flags {
   // string if it holds, else what is wanted. Reported under flag `name`.
   void Require(const std::string& name, std::function<std::string()> rule);
 
-  // InvalidArgument lists every problem, one per line. --help returns a
-  // Cancelled status with the help text: see ExitWithError. May be called once.
+  // Adds --version, which prints `line`.
+  void Version(const std::string& line);
+
+  // InvalidArgument lists every problem, one per line. --help and --version
+  // return a Cancelled status with the text to print: see ExitWithError. May be
+  // called once.
   absl::Status Parse(int argc, const char* const* argv);
 
-  // "name=value name=value", secrets masked. Log it once, after Parse.
-  std::string Effective() const;
+  // Whether flag `name` was given a value that is not empty, here or in the
+  // environment. After Parse.
+  bool Given(const std::string& name) const;
+
+  // The flags whose value is not the default, "name=value name=value", secrets
+  // masked; "defaults" if there are none. Log it once, after Parse.
+  std::string Changes() const;
 
  private:
   struct Flag;
@@ -106,9 +115,9 @@ class Flags {
 // Returns FORETOKEN_MAX_TREE_NODES for max-tree-nodes.
 std::string EnvironmentName(absl::string_view flag);
 
-// Exit code of main for a status of Parse or of start-up. Prints help to stdout
-// and returns 0; prints an error to stderr and returns 1, or 2 for a bad
-// command line.
+// Exit code of main for a status of Parse or of start-up. Prints help and
+// version to stdout and returns 0; prints an error to stderr and returns 1, or
+// 2 for a bad command line.
 int ExitWithError(const absl::Status& status);
 
 }  // namespace foretoken

@@ -7,6 +7,7 @@
 #include <array>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <optional>
 #include <set>
 #include <system_error>
@@ -23,6 +24,7 @@
 #include "common/base/thread_pool.h"
 #include "common/infer/checkpoint_files.h"
 #include "common/infer/gguf_model.h"
+#include "common/infer/model_path.h"
 #include "common/infer/random_weights.h"
 #include "common/infer/tensor_layout.h"
 
@@ -59,10 +61,17 @@ class StoredWeights : public ModelWeights {
 
   void Release(const WeightTensor& tensor) override {
     if (tensor.present()) DropPages(tensor.data, tensor.bytes());
+    ReportDone(tensor);
   }
 
   void Unload(const WeightTensor& tensor) const override {
     if (tensor.present() && is_mapped()) DropPages(tensor.data, tensor.bytes());
+    ReportDone(tensor);
+  }
+
+  void Watch(std::function<void(int64_t bytes)> read) override {
+    read_ = std::move(read);
+    done_.clear();
   }
 
   absl::Span<const TensorSlot> slots() const { return slots_; }
@@ -78,6 +87,11 @@ class StoredWeights : public ModelWeights {
 
  private:
   bool is_mapped() const { return storage_.memory.data() == nullptr; }
+
+  void ReportDone(const WeightTensor& tensor) const {
+    if (read_ == nullptr || tensor.rows <= 1) return;
+    if (done_.insert(tensor.data).second) read_(tensor.bytes());
+  }
 
   // Only whole pages: their neighbours may be in use.
   static void DropPages(const uint8_t* data, int64_t bytes) {
@@ -114,6 +128,7 @@ class StoredWeights : public ModelWeights {
         const int64_t bytes = std::min(kPart, tensor.bytes() - at);
         sha.Update(absl::MakeConstSpan(tensor.data + at, bytes));
         if (is_mapped()) DropPages(tensor.data + at, bytes);
+        if (read_ != nullptr) read_(bytes);
       }
     }
     return sha.Finish();
@@ -124,6 +139,8 @@ class StoredWeights : public ModelWeights {
   const std::vector<TensorSlot> slots_;  // into tensors_
   Storage storage_;
   std::optional<uint64_t> random_seed_;
+  std::function<void(int64_t bytes)> read_;
+  mutable std::set<const uint8_t*> done_;  // matrices that were reported
   mutable absl::once_flag digest_once_;
   mutable Sha256Digest digest_;
 };
@@ -247,6 +264,28 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadGguf(
 
 }  // namespace
 
+WeightBytes BytesOf(const ModelWeights& weights) {
+  WeightBytes bytes;
+  const auto add = [&](const WeightTensor& tensor) {
+    if (!tensor.present()) return;
+    bytes.all += tensor.bytes();
+    if (tensor.rows > 1) bytes.matrices += tensor.bytes();
+  };
+  add(weights.embedding());
+  if (!weights.config().tied_embeddings) add(weights.output());
+  add(weights.final_norm());
+  for (const LayerWeights& layer : weights.layers()) {
+    for (const WeightTensor* tensor :
+         {&layer.attention_norm, &layer.q, &layer.k, &layer.v, &layer.q_bias,
+          &layer.k_bias, &layer.v_bias, &layer.q_norm, &layer.k_norm, &layer.o,
+          &layer.o_bias, &layer.ffn_norm, &layer.gate, &layer.up,
+          &layer.gate_bias, &layer.up_bias, &layer.down, &layer.down_bias}) {
+      add(*tensor);
+    }
+  }
+  return bytes;
+}
+
 void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
   const int64_t count = static_cast<int64_t>(out.size());
   FORETOKEN_CHECK(present() && begin >= 0 && count <= size() - begin);
@@ -294,10 +333,12 @@ void WeightTensor::CopyStored(int64_t begin, absl::Span<float> out) const {
 
 absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Load(
     const std::string& path) {
+  FORETOKEN_RETURN_IF_ERROR(CheckModelPath(path));
   std::error_code ignored;
-  return std::filesystem::is_regular_file(path, ignored) ? LoadGguf(path)
-                                                         : LoadDirectory(path);
+  return std::filesystem::is_directory(path, ignored) ? LoadDirectory(path)
+                                                      : LoadGguf(path);
 }
+
 absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     const ModelConfig& config, WeightType type, uint64_t seed) {
   FORETOKEN_RETURN_IF_ERROR(config.Validate());

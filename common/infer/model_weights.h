@@ -7,6 +7,7 @@
 #define FORETOKEN_COMMON_INFER_MODEL_WEIGHTS_H_
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -106,7 +107,18 @@ class ModelWeights {
 
   // As Release, but only where the bytes can be read again: nothing is lost.
   virtual void Unload(const WeightTensor& /*tensor*/) const {}
+
+  // Calls `read` with numbers of bytes: as the digest reads them, on its
+  // thread, WeightBytes::all together; then as matrices are released or
+  // unloaded, each once. Null stops that. Not during either.
+  virtual void Watch(std::function<void(int64_t bytes)> /*read*/) {}
 };
+
+struct WeightBytes {
+  int64_t all = 0;
+  int64_t matrices = 0;  // of them
+};
+WeightBytes BytesOf(const ModelWeights& weights);
 
 }  // namespace foretoken
 

@@ -1,6 +1,5 @@
 #include "common/metrics/page_server.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <poll.h>
 #include <sys/eventfd.h>
@@ -25,6 +24,7 @@
 #include "common/base/clock.h"
 #include "common/base/host_names.h"
 #include "common/base/process_limits.h"
+#include "common/base/status_macros.h"
 
 namespace foretoken::metrics {
 namespace {
@@ -40,59 +40,6 @@ std::string Response(absl::string_view status, absl::string_view type,
   return absl::StrCat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
                       "\r\nContent-Length: ", body.size(),
                       "\r\nConnection: close\r\n\r\n", body);
-}
-
-// A listening socket of the first address that can be bound, or the reason.
-absl::StatusOr<int> Listen(const std::string& address) {
-  const auto failed = [&](absl::string_view why) {
-    return absl::UnavailableError(
-        absl::StrCat("metrics address ", address, ": ", why));
-  };
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) return failed("want HOST:PORT");
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
-    host = host.substr(1, host.size() - 2);
-  }
-  addrinfo hints{};
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(host.empty() ? nullptr : host.c_str(),
-                  address.substr(colon + 1).c_str(), &hints, &found);
-  if (error != 0) return failed(gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
-      found, freeaddrinfo);
-  std::string why = "no address";
-  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
-    const int fd =
-        socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-    if (fd >= 0) {
-      const int on = 1, off = 0;
-      // SO_REUSEADDR takes over a port in TIME_WAIT, never one that is in use.
-      setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
-      if (a->ai_family == AF_INET6) {  // [::] is every address
-        setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
-      }
-      if (bind(fd, a->ai_addr, a->ai_addrlen) == 0 &&
-          listen(fd, kBacklog) == 0) {
-        return fd;
-      }
-    }
-    why = strerror(errno);
-    if (fd >= 0) close(fd);
-  }
-  return failed(why);
-}
-
-int BoundPort(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
 // Key by which connections are counted: an IPv4 address, or the /64 network of
@@ -153,14 +100,20 @@ void Discard(int fd) {
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
     const PageServerOptions& options, std::function<std::string()> page) {
-  const absl::StatusOr<int> fd = Listen(options.address);
-  if (!fd.ok()) return fd.status();
+  FORETOKEN_ASSIGN_OR_RETURN(BoundSocket bound,
+                             BoundSocket::Bind(options.address));
+  return Start(options, std::move(bound), std::move(page));
+}
+
+absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
+    const PageServerOptions& options, BoundSocket bound,
+    std::function<std::string()> page) {
   std::unique_ptr<PageServer> server(new PageServer(options, std::move(page)));
-  server->listener_ = *fd;
-  server->port_ = BoundPort(*fd);
+  server->port_ = bound.port();
+  FORETOKEN_ASSIGN_OR_RETURN(server->listener_,
+                             std::move(bound).Listen(kBacklog));
   if (server->stop_event_ < 0) {
-    return absl::UnavailableError(absl::StrCat(
-        "metrics address ", options.address, ": out of descriptors"));
+    return CannotListen(options.address, "out of descriptors");
   }
   server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
   return server;

@@ -18,6 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/bound_socket.h"
 
 namespace foretoken::metrics {
 
@@ -40,6 +41,10 @@ class PageServer {
   // ready at the same time. Unavailable names the address that cannot be bound.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
       const PageServerOptions& options, std::function<std::string()> page);
+  // Likewise, on options.address, which has been bound before.
+  static absl::StatusOr<std::unique_ptr<PageServer>> Start(
+      const PageServerOptions& options, BoundSocket bound,
+      std::function<std::string()> page);
   ~PageServer();
   PageServer(const PageServer&) = delete;
   PageServer& operator=(const PageServer&) = delete;

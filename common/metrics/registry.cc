@@ -120,21 +120,32 @@ void ExposerOptions::AddFlags(Flags& flags) {
              "read /metrics, beyond localhost; * for all");
 }
 
+absl::StatusOr<std::optional<BoundSocket>> Exposer::Bind(
+    const ExposerOptions& options) {
+  if (options.address.empty()) return std::optional<BoundSocket>();
+  return BoundSocket::Bind(options.address);
+}
+
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
     const ExposerOptions& options, const Registry& registry) {
+  FORETOKEN_ASSIGN_OR_RETURN(std::optional<BoundSocket> bound, Bind(options));
+  return Start(options, std::move(bound), registry);
+}
+
+absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
+    const ExposerOptions& options, std::optional<BoundSocket> bound,
+    const Registry& registry) {
   std::unique_ptr<Exposer> exposer(new Exposer());
-  if (options.address.empty()) return exposer;
+  if (!bound.has_value()) return exposer;
   PageServerOptions page;
   page.address = options.address;
   page.allowed_hosts = options.allowed_hosts;
+  const MetricNames names =
+      options.names == "vllm" ? MetricNames::kVllm : MetricNames::kForetoken;
   FORETOKEN_ASSIGN_OR_RETURN(
       exposer->server_,
-      PageServer::Start(page,
-                        [&registry, names = options.names == "vllm"
-                                                ? MetricNames::kVllm
-                                                : MetricNames::kForetoken] {
-                          return registry.Text(names);
-                        }));
+      PageServer::Start(page, *std::move(bound),
+                        [&registry, names] { return registry.Text(names); }));
   return exposer;
 }
 

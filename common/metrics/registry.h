@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -124,6 +125,13 @@ class Exposer {
   // Unavailable names the address that could not be bound.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(
       const ExposerOptions& options, const Registry& registry);
+  // Likewise, on an address that Bind has bound before.
+  static absl::StatusOr<std::unique_ptr<Exposer>> Start(
+      const ExposerOptions& options, std::optional<BoundSocket> bound,
+      const Registry& registry);
+  // Binds options.address without listening; nullopt where it is empty.
+  static absl::StatusOr<std::optional<BoundSocket>> Bind(
+      const ExposerOptions& options);
 
   int port() const { return server_ == nullptr ? 0 : server_->port(); }
 

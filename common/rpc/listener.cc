@@ -1,6 +1,5 @@
 #include "common/rpc/listener.h"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
@@ -38,11 +37,6 @@ constexpr int kBacklog = 1024;
 constexpr int kFirstBackoffMs = 20;
 constexpr int kMaxBackoffMs = 1000;
 constexpr absl::Duration kRefusalLogInterval = absl::Seconds(10);
-
-absl::Status CannotListen(const std::string& address, absl::string_view why) {
-  return absl::UnavailableError(
-      absl::StrCat("cannot listen on ", address, ": ", why));
-}
 
 void SetOption(int fd, int level, int option, int value) {
   setsockopt(fd, level, option, &value, sizeof(value));
@@ -85,38 +79,18 @@ absl::StatusOr<int> ListenUnix(const std::string& path,
                 sizeof(address), name);
 }
 
-absl::StatusOr<int> ListenTcp(const std::string& name) {
-  addrinfo hints{};
-  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int error =
-      getaddrinfo(std::string(HostOf(name)).c_str(),
-                  std::string(PortOf(name)).c_str(), &hints, &found);
-  if (error != 0) return CannotListen(name, gai_strerror(error));
-  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
-      found, freeaddrinfo);
-  absl::StatusOr<int> fd = CannotListen(name, "no address");
-  for (const addrinfo* a = found; a != nullptr && !fd.ok(); a = a->ai_next) {
-    const int made = NewSocket(a->ai_family);
-    // SO_REUSEADDR takes over a port in TIME_WAIT, so that a restart can bind
-    // at once, but never a port that another server uses.
-    SetOption(made, SOL_SOCKET, SO_REUSEADDR, 1);
-    if (a->ai_family == AF_INET6) {
-      SetOption(made, IPPROTO_IPV6, IPV6_V6ONLY, 0);  // [::] is every address
-    }
-    fd = Listen(made, a->ai_addr, a->ai_addrlen, name);
+absl::StatusOr<ReservedAddress> Reserve(const std::string& address) {
+  ReservedAddress reserved{address, std::nullopt};
+  if (!IsUnixAddress(address)) {
+    FORETOKEN_ASSIGN_OR_RETURN(reserved.bound, BoundSocket::Bind(address));
+    return reserved;
   }
-  return fd;
-}
-
-int BoundPort(int fd) {
-  sockaddr_storage address{};
-  socklen_t length = sizeof(address);
-  getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length);
-  return ntohs(address.ss_family == AF_INET6
-                   ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
-                   : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  const std::string path = UnixPath(address);
+  const std::string folder = path.substr(0, path.rfind('/') + 1);
+  if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
+    return CannotListen(address, strerror(errno));
+  }
+  return reserved;
 }
 
 }  // namespace
@@ -133,21 +107,37 @@ Listener::~Listener() {
   CountServers(-1);
 }
 
+absl::StatusOr<std::vector<ReservedAddress>> ReserveAddresses(
+    const std::vector<std::string>& addresses) {
+  std::vector<ReservedAddress> reserved;
+  for (const std::string& address : addresses) {
+    FORETOKEN_ASSIGN_OR_RETURN(reserved.emplace_back(), Reserve(address));
+  }
+  return reserved;
+}
+
 absl::StatusOr<std::string> Listener::Bind(const std::string& address,
                                            ConnectionHandler handler) {
-  if (stop_event_ < 0) return CannotListen(address, "out of descriptors");
+  FORETOKEN_ASSIGN_OR_RETURN(ReservedAddress reserved, Reserve(address));
+  return Bind(std::move(reserved), std::move(handler));
+}
+
+absl::StatusOr<std::string> Listener::Bind(ReservedAddress address,
+                                           ConnectionHandler handler) {
+  const std::string& name = address.name;
+  if (stop_event_ < 0) return CannotListen(name, "out of descriptors");
   Socket socket;
   socket.handler = std::move(handler);
-  std::string bound = address;
-  if (IsUnixAddress(address)) {
-    socket.unix_path = UnixPath(address);
+  std::string bound = name;
+  if (address.bound.has_value()) {
+    bound = absl::StrCat(name.substr(0, name.rfind(':')), ":",
+                         address.bound->port());
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd,
-                               ListenUnix(socket.unix_path, address));
-    socket.inode = SocketAt(socket.unix_path).value_or(0);
+                               (*std::move(address.bound)).Listen(kBacklog));
   } else {
-    FORETOKEN_ASSIGN_OR_RETURN(socket.fd, ListenTcp(address));
-    bound = absl::StrCat(address.substr(0, address.rfind(':')), ":",
-                         BoundPort(socket.fd));
+    socket.unix_path = UnixPath(name);
+    FORETOKEN_ASSIGN_OR_RETURN(socket.fd, ListenUnix(socket.unix_path, name));
+    socket.inode = SocketAt(socket.unix_path).value_or(0);
   }
   sockets_.push_back(std::move(socket));
   return bound;

@@ -14,18 +14,33 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/bound_socket.h"
 #include "common/rpc/connection_table.h"
 
 namespace foretoken::rpc {
 
 // Takes a connected, non-blocking socket and owns it from then on.
 using ConnectionHandler = std::function<void(int fd)>;
+
+// An address for a Listener. One of TCP is bound, so that it is ours, or known
+// to be in use, before anything slow begins; connections are refused until
+// then. A Unix socket is not, since a server that is to be replaced may serve
+// there still: only its folder is checked.
+struct ReservedAddress {
+  std::string name;                  // "host:port" or "unix:/path", as given
+  std::optional<BoundSocket> bound;  // of TCP
+};
+
+// Unavailable names the first address that cannot be listened on.
+absl::StatusOr<std::vector<ReservedAddress>> ReserveAddresses(
+    const std::vector<std::string>& addresses);
 
 class Listener {
  public:
@@ -39,6 +54,8 @@ class Listener {
   // Binds "host:port" or "unix:/path"; connections queue from now on. Returns
   // the address with its real port; Unavailable if it cannot be bound.
   absl::StatusOr<std::string> Bind(const std::string& address,
+                                   ConnectionHandler handler);
+  absl::StatusOr<std::string> Bind(ReservedAddress address,
                                    ConnectionHandler handler);
 
   // Starts the accept thread.

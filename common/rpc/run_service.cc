@@ -1,10 +1,15 @@
 #include "common/rpc/run_service.h"
 
 #include <new>
+#include <optional>
+#include <string>
 #include <system_error>
+#include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
+#include "common/base/bound_socket.h"
 #include "common/base/log.h"
 #include "common/base/log_output.h"
 #include "common/base/process_limits.h"
@@ -18,28 +23,44 @@ namespace {
 
 constexpr char kLoopback[] = "127.0.0.1:";
 
-// Start order: dependencies and model, /metrics, then the listeners, so that
-// no call reaches a service that is not ready.
+// Start order: files and addresses, whose errors are then seen at once;
+// dependencies and model; /metrics, then the listeners, so that no call reaches
+// a service that is not ready.
 absl::StatusOr<int> Run(const ServiceInfo& info,
                         const AddFlagsFunction& add_flags,
                         const MakeFunction& make, int argc,
                         const char* const* argv) {
   FORETOKEN_ASSIGN_OR_RETURN(const ServiceConfig config,
                              ParseFlags(info, add_flags, argc, argv));
-  FORETOKEN_LOG(kInfo, "config ", config.effective);
+  FORETOKEN_LOG(kInfo, "config ", config.changes);
+  FORETOKEN_RETURN_IF_ERROR(config.rpc.CheckFiles());
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<ReservedAddress> addresses,
+                             ReserveAddresses(config.rpc.listen));
+  FORETOKEN_ASSIGN_OR_RETURN(std::optional<BoundSocket> metrics_address,
+                             metrics::Exposer::Bind(config.metrics));
   metrics::Registry registry;
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Servable> service,
                              make(registry));
-  FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
-                             metrics::Exposer::Start(config.metrics, registry));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const auto exposer,
+      metrics::Exposer::Start(config.metrics, std::move(metrics_address),
+                              registry));
   if (exposer->port() > 0) {
     FORETOKEN_LOG(kInfo, "/metrics on port ", exposer->port());
   }
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Server> server,
-                             Server::Start(config.rpc, {service.get()}));
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const std::unique_ptr<Server> server,
+      Server::Start(config.rpc, std::move(addresses), {service.get()}));
   if (const auto callers = server->callers()) {
     registry.AddTotal(metrics::kUnauthenticated,
                       [callers] { return callers->strangers(); });
+  }
+  for (const std::string& address : server->addresses()) {
+    FORETOKEN_LOG(kInfo, "listening on ", address);
+  }
+  // The last line of the start.
+  if (const std::string url = service->Url(); !url.empty()) {
+    FORETOKEN_LOG(kInfo, "serving ", url);
   }
   return ServeUntilSignal(*server, config.rpc.drain_timeout);
 }
@@ -57,7 +78,11 @@ absl::StatusOr<ServiceConfig> ParseFlags(const ServiceInfo& info,
   config.rpc.AddFlags(flags);
   config.metrics.AddFlags(flags);
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  config.effective = flags.Effective();
+  if (info.other_listener != nullptr && flags.Given(info.other_listener)) {
+    if (!flags.Given("listen")) config.rpc.listen.clear();
+    if (!flags.Given("metrics-listen")) config.metrics.address.clear();
+  }
+  config.changes = flags.Changes();
   return config;
 }
 

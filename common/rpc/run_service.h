@@ -22,6 +22,7 @@
 
 #include "absl/status/statusor.h"
 #include "common/config/flags.h"
+#include "common/config/version.h"
 #include "common/metrics/registry.h"
 #include "common/rpc/server.h"
 
@@ -32,13 +33,16 @@ struct ServiceInfo {
   const char* description;  // for --help
   int port;                 // default ports, on loopback
   int metrics_port;
+  // A flag that names another listener of the service. Where it is given, the
+  // two ports are opened only if their own flags are given, too.
+  const char* other_listener = nullptr;
 };
 
 // Options of every service, besides its own.
 struct ServiceConfig {
   ServerOptions rpc;
   metrics::ExposerOptions metrics;
-  std::string effective;  // every flag and its value, secrets masked
+  std::string changes;  // flags that differ from their defaults
 };
 
 using AddFlagsFunction = std::function<void(Flags& flags)>;
@@ -66,11 +70,16 @@ int RunMain(const std::function<absl::StatusOr<int>()>& run);
 // SIGINT, then drains. Returns main's exit code.
 int RunService(const ServiceInfo& info, const AddFlagsFunction& add_flags,
                const MakeFunction& make, int argc, const char* const* argv);
+// A template, so that the program and no library links the version.
 template <typename Service>
 int RunService(int argc, const char* const* argv) {
   Service service;
   return RunService(
-      Service::kInfo, [&service](Flags& flags) { service.AddFlags(flags); },
+      Service::kInfo,
+      [&service](Flags& flags) {
+        flags.Version(VersionLine(Service::kInfo.program));
+        service.AddFlags(flags);
+      },
       [&service](metrics::Registry& registry) {
         return service.Make(registry);
       },

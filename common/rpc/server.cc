@@ -258,8 +258,24 @@ void ServerOptions::AddFlags(Flags& flags) {
   });
 }
 
+absl::Status ServerOptions::CheckFiles() const {
+  FORETOKEN_RETURN_IF_ERROR(Validate());
+  FORETOKEN_RETURN_IF_ERROR(CheckTlsFiles({tls_cert, tls_key, tls_client_ca}));
+  if (token_file.empty()) return absl::OkStatus();
+  return Callers::Load(token_file).status();
+}
+
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
+  FORETOKEN_RETURN_IF_ERROR(options.Validate());
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<ReservedAddress> addresses,
+                             ReserveAddresses(options.listen));
+  return Start(options, std::move(addresses), servables);
+}
+
+absl::StatusOr<std::unique_ptr<Server>> Server::Start(
+    const ServerOptions& options, std::vector<ReservedAddress> addresses,
+    const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
   FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory(kServerMebibytes));
   // Replaced by HealthService, which bounds its streams.
@@ -275,8 +291,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
   const ConnectionLimits limits = LimitsOf(options);
-  // Sockets are bound before gRPC starts, so that a port in use fails the
-  // start; connections wait in the backlog until listener_->Start().
+  // Connections wait in the backlog until listener_->Start().
   server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
   server->health_ = std::make_unique<HealthService>(limits.per_peer);
   std::shared_ptr<const Callers>& callers = server->callers_;
@@ -284,9 +299,9 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));
     for (Servable* servable : servables) servable->SetCallers(callers);
   }
-  for (const std::string& address : options.listen) {
+  for (ReservedAddress& address : addresses) {
     FORETOKEN_ASSIGN_OR_RETURN(auto credentials,
-                               MakeCredentials(options, address, callers));
+                               MakeCredentials(options, address.name, callers));
     server->acceptors_.push_back(
         builder.experimental().AddExternalConnectionAcceptor(
             grpc::ServerBuilder::experimental_type::ExternalConnectionType::
@@ -295,7 +310,8 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     FORETOKEN_ASSIGN_OR_RETURN(
         std::string bound,
         server->listener_->Bind(
-            address, [acceptor = server->acceptors_.back().get()](int fd) {
+            std::move(address),
+            [acceptor = server->acceptors_.back().get()](int fd) {
               grpc::experimental::ExternalConnectionAcceptor::
                   NewConnectionParameters connection;
               connection.fd = fd;
@@ -400,9 +416,6 @@ bool Server::Drain(absl::Duration timeout) {
 }
 
 int ServeUntilSignal(Server& server, absl::Duration drain_timeout) {
-  for (const std::string& address : server.addresses()) {
-    FORETOKEN_LOG(kInfo, "listening on ", address);
-  }
   const int signal_number = WaitForSignal();
   FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining for at most ",
                 absl::FormatDuration(drain_timeout));

@@ -67,6 +67,10 @@ struct ServerOptions {
 
   // InvalidArgument for options that contradict each other or are unsafe.
   absl::Status Validate() const;
+
+  // Validate, and whether the files can be read: before anything slow begins.
+  // Errors name the file.
+  absl::Status CheckFiles() const;
 };
 
 struct PartHealth {
@@ -86,6 +90,8 @@ class Servable {
   // it may report under names of their own.
   virtual bool Ready() const { return true; }
   virtual std::vector<PartHealth> Parts() const { return {}; }
+  // Where a browser finds the service; empty: nowhere.
+  virtual std::string Url() const { return ""; }
   // Time limit of its calls, if it sets one.
   virtual absl::Duration LongestCall() const { return absl::ZeroDuration(); }
   // The service calls `changed` when the answer of Ready or Parts may have
@@ -115,6 +121,10 @@ class Server {
   // the option, file or address. `servables` must outlive the server.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
       const ServerOptions& options, const std::vector<Servable*>& servables);
+  // Likewise, on addresses that were reserved before: those of options.listen.
+  static absl::StatusOr<std::unique_ptr<Server>> Start(
+      const ServerOptions& options, std::vector<ReservedAddress> addresses,
+      const std::vector<Servable*>& servables);
   ~Server();
 
   // The bound addresses, in the order of options.listen, real ports filled in.

@@ -252,6 +252,20 @@ std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use) {
   return read.parameters();
 }
 
+absl::Status CheckModeHasSource(const Mode& mode, bool has_draft_model,
+                                bool has_datastore) {
+  const absl::string_view service = mode.info().service;
+  const bool drafts_with_model = service == "draft_worker";
+  const bool has_source = drafts_with_model ? has_draft_model : has_datastore;
+  if (!mode.info().needs_service || has_source) return absl::OkStatus();
+  return absl::InvalidArgumentError(
+      drafts_with_model
+          ? absl::StrCat("mode '", mode.name(),
+                         "' needs a draft model: give --draft-model")
+          : absl::StrCat("mode '", mode.name(),
+                         "' needs a datastore: give --crest"));
+}
+
 std::string ModeHelp(ModeUse use) {
   std::vector<std::string> modes;
   for (const ModeInfo& mode : kTable) {

@@ -178,6 +178,8 @@ struct ModeInfo {
   }
 };
 
+class Mode;
+
 // In the order in which modes are listed.
 absl::Span<const ModeInfo> ModeTable();
 
@@ -186,6 +188,11 @@ std::vector<std::string> DraftingServices();
 
 // The parameters of `mode` with their defaults.
 std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use);
+
+// For one process that has the draft model or the datastore or not:
+// InvalidArgument names the flag that gives it what `mode` drafts from.
+absl::Status CheckModeHasSource(const Mode& mode, bool has_draft_model,
+                                bool has_datastore);
 
 // For help texts: every mode with its parameters and their defaults, as
 // `off | draft_model:gamma=5 | ...`.

@@ -9,6 +9,7 @@
 #include "common/base/status_macros.h"
 #include "common/drafting/static_prior.h"
 #include "common/engine/start/engine_start.h"
+#include "common/infer/model_path.h"
 #include "common/text/model_tokenizer.h"
 #include "services/draft_worker/adapters/common_ids.h"
 
@@ -66,7 +67,10 @@ void DraftWorkerService::AddFlags(Flags& flags) {
   flags.String("prior", &prior,
                "Prior (foretoken prior build) whose commonest tokens are the "
                "ids of --draft-vocabulary; empty: the vocabulary's first ids");
-  flags.String("model-name", &server.model_name, "Model name shown to clients");
+  flags.String(
+      "model-name", &server.model_name,
+      "Model name in the log; empty: the name in the model's file, or that of "
+      "its file or directory");
   flags.Int("vocab-limit", &engine.vocab_limit, {0, 1 << 30},
             "Never propose token ids at or above this; 0 for the vocabulary "
             "size of the model's tokenizer");
@@ -91,11 +95,18 @@ absl::StatusOr<std::unique_ptr<DraftWorkerServer>> DraftWorkerService::Make(
   made.engine.max_rows_per_pass = backend.max_rows;
   FORETOKEN_RETURN_IF_ERROR(made.engine.Validate());
   loading.ApplyTo(made.backend);
+  std::string& name = made.server.model_name;
+  if (name.empty()) {
+    name = backend.model.empty() ? "random" : ModelNameOf(backend.model);
+  }
+  // Before its tokenizer, whose format says less about why it is not supported.
+  if (!backend.model.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckModel(backend.model));
+  }
   FORETOKEN_RETURN_IF_ERROR(ReadTokenizer(made));
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<Backend> loaded,
-      StartBackend(made.backend,
-                   absl::StrCat("draft model ", server.model_name)));
+      StartBackend(made.backend, absl::StrCat("draft model ", name)));
   // Before the first long prompt, nothing else says how long its pass may take.
   (void)TimePasses(*loaded, std::min(kTimedRows, backend.max_rows),
                    kTimingBudget, backend.max_rows, made.server.loop);

@@ -20,7 +20,7 @@
 namespace foretoken::draft_worker {
 
 struct DraftServerOptions {
-  std::string model_name = "draft";   // in the log; never a path
+  std::string model_name;             // in the log; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: accepts any
   rpc::StreamOptions streams;
   EngineLoopOptions loop = {.name = "draft worker", .publish_first = true};

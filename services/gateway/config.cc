@@ -9,12 +9,14 @@
 
 namespace foretoken::gateway {
 
-absl::StatusOr<GatewayConfig> GatewayConfig::Parse(int argc,
+absl::StatusOr<GatewayConfig> GatewayConfig::Parse(const std::string& version,
+                                                   int argc,
                                                    const char* const* argv) {
   GatewayConfig config;
   config.server.http.listen = {"127.0.0.1:8080"};
   config.metrics.address = "127.0.0.1:9105";
   Flags flags("foretoken-gateway", "Serves OpenAI's API on an orchestrator.");
+  flags.Version(version);
   flags.String("orchestrator", &config.orchestrator,
                "Address of the orchestrator; all addresses of a host are used "
                "in turn");
@@ -35,7 +37,7 @@ absl::StatusOr<GatewayConfig> GatewayConfig::Parse(int argc,
     return server.http.listen.empty() ? "want an address" : "";
   });
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
-  config.effective = flags.Effective();
+  config.changes = flags.Changes();
   return config;
 }
 

@@ -20,10 +20,11 @@ struct GatewayConfig {
   GatewayServerOptions server;
   metrics::ExposerOptions metrics;
   absl::Duration drain_timeout = absl::Seconds(30);
-  std::string effective;  // every flag and its value, secrets masked
+  std::string changes;  // flags that differ from their defaults
 
-  // Errors are those of Flags::Parse.
-  static absl::StatusOr<GatewayConfig> Parse(int argc, const char* const* argv);
+  // `version`: what --version prints. Errors are those of Flags::Parse.
+  static absl::StatusOr<GatewayConfig> Parse(const std::string& version,
+                                             int argc, const char* const* argv);
 
   // Connects to the orchestrator, without waiting for it, and listens.
   // `registry` must outlive the server.

@@ -1,8 +1,11 @@
 // foretoken-gateway
+#include <string>
+
 #include "absl/status/statusor.h"
 #include "absl/strings/str_join.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/config/version.h"
 #include "common/rpc/run_service.h"
 #include "common/rpc/signals.h"
 #include "services/gateway/config.h"
@@ -11,15 +14,19 @@ namespace foretoken::gateway {
 namespace {
 
 absl::StatusOr<int> Run(int argc, const char* const* argv) {
-  FORETOKEN_ASSIGN_OR_RETURN(const GatewayConfig config,
-                             GatewayConfig::Parse(argc, argv));
-  FORETOKEN_LOG(kInfo, "config ", config.effective);
+  FORETOKEN_ASSIGN_OR_RETURN(
+      const GatewayConfig config,
+      GatewayConfig::Parse(VersionLine("foretoken-gateway"), argc, argv));
+  FORETOKEN_LOG(kInfo, "config ", config.changes);
   metrics::Registry registry;
   FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
                              metrics::Exposer::Start(config.metrics, registry));
   FORETOKEN_ASSIGN_OR_RETURN(const auto server, config.Start(registry));
   FORETOKEN_LOG(kInfo, "listening on ",
                 absl::StrJoin(server->addresses(), ", "));
+  if (const std::string url = server->Url(); !url.empty()) {
+    FORETOKEN_LOG(kInfo, "serving ", url);
+  }
   const int signal_number = rpc::WaitForSignal();
   FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining");
   server->Drain(config.drain_timeout);

@@ -10,6 +10,7 @@
 #include "common/base/status_macros.h"
 #include "common/rpc/address.h"
 #include "common/rpc/auth.h"
+#include "common/rpc/tls.h"
 #include "common/rpc/token_names.h"
 #include "services/gateway/page/page.h"
 
@@ -20,6 +21,14 @@ namespace {
 // lose no request.
 constexpr absl::Duration kNotice = absl::Milliseconds(300);
 constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
+
+absl::StatusOr<std::shared_ptr<const rpc::Callers>> LoadKeys(
+    const GatewayServerOptions& options) {
+  if (!options.limits_callers) {
+    FORETOKEN_RETURN_IF_ERROR(rpc::CheckNamesOnly(options.key_file));
+  }
+  return rpc::Callers::Load(options.key_file);
+}
 
 }  // namespace
 
@@ -57,9 +66,19 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
              "call the API without keys, beyond localhost; * for all");
 }
 
+absl::Status GatewayServerOptions::CheckFiles() const {
+  FORETOKEN_RETURN_IF_ERROR(
+      rpc::CheckTlsFiles({http.tls_cert, http.tls_key, http.tls_client_ca}));
+  if (!key_file.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(LoadKeys(*this).status());
+  }
+  if (model.empty()) return absl::OkStatus();
+  return ModelChat::Load(model, chat_template).status();
+}
+
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
-    metrics::Registry& registry) {
+    metrics::Registry& registry, std::vector<rpc::ReservedAddress> addresses) {
   std::unique_ptr<GatewayServer> server(new GatewayServer(registry));
   GatewayParts parts;
   if (!options.model.empty()) {
@@ -69,11 +88,7 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     parts.chat = server->chat_.get();
   }
   if (!options.key_file.empty()) {
-    if (!options.limits_callers) {
-      FORETOKEN_RETURN_IF_ERROR(rpc::CheckNamesOnly(options.key_file));
-    }
-    FORETOKEN_ASSIGN_OR_RETURN(auto callers,
-                               rpc::Callers::Load(options.key_file));
+    FORETOKEN_ASSIGN_OR_RETURN(auto callers, LoadKeys(options));
     parts.find_caller = [callers](absl::string_view authorization) {
       return callers->Find(authorization);
     };
@@ -84,6 +99,7 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
                   "--single-user: requests from this machine share prefix "
                   "pages");
   }
+  server->tls_ = !options.http.tls_cert.empty();
   parts.page = {std::string(PageHtml()), std::string(PagePolicy())};
   server->generator_ = std::move(generator);
   server->service_ = std::make_unique<GatewayService>(
@@ -91,8 +107,22 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
       [] { return absl::Now(); }, options.clock);
   FORETOKEN_ASSIGN_OR_RETURN(
       server->http_,
-      BeastServer::Start(options.http, *server->service_, server->metrics_));
+      BeastServer::Start(options.http, *server->service_, server->metrics_,
+                         std::move(addresses)));
   return server;
+}
+
+std::string GatewayServer::Url() const {
+  for (const std::string& address : addresses()) {
+    if (rpc::IsUnixAddress(address)) continue;
+    // Every address of the machine is no address to ask.
+    const absl::string_view host = rpc::HostOf(address);
+    const bool any = host == "0.0.0.0" || host == "::";
+    return absl::StrCat(
+        tls_ ? "https://" : "http://",
+        any ? absl::StrCat("localhost:", rpc::PortOf(address)) : address, "/");
+  }
+  return "";
 }
 
 GatewayServer::~GatewayServer() {

@@ -37,23 +37,33 @@ struct GatewayServerOptions {
 
   // The flags of the API; those of the listener with `prefix`.
   void AddFlags(Flags& flags, const std::string& prefix);
+
+  // Whether the files of keys, templates and certificates can be used: before
+  // anything slow begins. Errors name the file.
+  absl::Status CheckFiles() const;
 };
 
 class GatewayServer {
  public:
   // Listens at once. Errors name the option or file. `registry` must outlive
-  // the server.All calls of `generator` must end before the server is
+  // the server. All calls of `generator` must end before the server is
   // destroyed: one that the server does not own must be destroyed between Stop
-  // and that.
+  // and that. `addresses`: those of the listener, reserved before; none: the
+  // server binds them itself.
   static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(
       const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
-      metrics::Registry& registry);
+      metrics::Registry& registry,
+      std::vector<rpc::ReservedAddress> addresses = {});
   ~GatewayServer();
 
   // With real ports.
   const std::vector<std::string>& addresses() const {
     return http_->addresses();
   }
+
+  // Where a browser on this machine finds the page, by the first address of
+  // TCP; empty without one.
+  std::string Url() const;
 
   // Reports bad health and refuses new work, gives clients a moment to notice,
   // stops listening, and waits up to `timeout` for the answers under way; the
@@ -71,6 +81,7 @@ class GatewayServer {
  private:
   explicit GatewayServer(metrics::Registry& registry) : metrics_(registry) {}
 
+  bool tls_ = false;
   GatewayMetrics metrics_;
   std::unique_ptr<ModelChat> chat_;  // null without a model
   // The destructor ends them in an order of its own.

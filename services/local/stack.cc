@@ -8,6 +8,8 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/grammar/grammar_cache.h"
+#include "common/infer/model_path.h"
+#include "common/speculation/modes.h"
 #include "common/text/model_tokenizer.h"
 #include "services/local/local_verifier.h"
 
@@ -17,7 +19,8 @@ void LocalService::AddFlags(Flags& flags) {
   verifier.AddFlags(flags);
   orchestrator::AddRequestFlags(flags, &orchestrator);
   flags.String("draft-model", &draft_model,
-               "Directory of a draft model with the same vocabulary");
+               "Draft model with the same vocabulary: a Hugging Face directory "
+               "or a GGUF file");
   draft_loading.AddFlags(flags);
   flags.String("prior", &prior,
                "Prior of the trie drafter (foretoken prior build); needs the "
@@ -29,6 +32,23 @@ void LocalService::AddFlags(Flags& flags) {
   flags.String("crest", &crest,
                "Snapshot of a CREST datastore (foretoken crest build)");
   gateway.AddFlags(flags, "http-");
+  flags.Require("mode", [this]() -> std::string {
+    const auto mode = Mode::Parse(orchestrator.default_mode);
+    // The orchestrator's rule reports one that is none.
+    if (!mode.ok()) return "";
+    return std::string(
+        CheckModeHasSource(*mode, !draft_model.empty(), !crest.empty())
+            .message());
+  });
+}
+
+gateway::GatewayServerOptions LocalService::GatewayOptions(
+    bool has_tokenizer) const {
+  gateway::GatewayServerOptions options = gateway;
+  if (has_tokenizer) options.model = verifier.backend.model;
+  options.limits_callers = true;
+  options.gateway.max_request_time = orchestrator.max_request_time;
+  return options;
 }
 
 namespace {
@@ -52,9 +72,28 @@ absl::Status CheckDraftTokenizer(const LocalService& config,
 
 }  // namespace
 
-absl::Status Stack::StartDrafters(
-    const LocalService& config, const Tokenizer* tokenizer,
-    metrics::Registry& registry, orchestrator::DraftServicesOptions* drafters) {
+absl::Status LocalService::CheckFiles(const Tokenizer* tokenizer) const {
+  if (!prior.empty() && tokenizer == nullptr) {
+    return absl::FailedPreconditionError("--prior: the model has no tokenizer");
+  }
+  if (scope_prior.max_tokens > 0 && tokenizer == nullptr) {
+    return absl::FailedPreconditionError(
+        "--scope-prior-tokens: the model has no tokenizer");
+  }
+  if (!draft_model.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckModel(draft_model));
+    FORETOKEN_ASSIGN_OR_RETURN(const auto draft_tokenizer,
+                               LoadModelTokenizer(draft_model));
+    FORETOKEN_RETURN_IF_ERROR(
+        CheckDraftTokenizer(*this, tokenizer, draft_tokenizer.get()));
+  }
+  if (gateway.http.listen.empty()) return absl::OkStatus();
+  return GatewayOptions(tokenizer != nullptr).CheckFiles();
+}
+
+absl::Status Stack::StartDrafters(const LocalService& config,
+                                  const Tokenizer* tokenizer,
+                                  metrics::Registry& registry) {
   // The tokenizer's path is the model's directory; empty without a tokenizer.
   const std::string& text =
       tokenizer == nullptr ? "" : config.verifier.backend.model;
@@ -63,41 +102,39 @@ absl::Status Stack::StartDrafters(
   trie.prior = config.prior;
   trie.core.scopes.prior = config.scope_prior;
   trie.redis_url = config.redis_url;
-  if (!config.prior.empty() && tokenizer == nullptr) {
-    return absl::FailedPreconditionError("--prior: the model has no tokenizer");
-  }
-  if (config.scope_prior.max_tokens > 0 && tokenizer == nullptr) {
-    return absl::FailedPreconditionError(
-        "--scope-prior-tokens: the model has no tokenizer");
-  }
   FORETOKEN_ASSIGN_OR_RETURN(trie_drafter_, trie.Make(registry));
-  if (!config.crest.empty()) {
-    crest::CrestService crest;
-    crest.datastores = {absl::StrCat(kDatastore, "=", config.crest)};
-    crest.tokenizer = text;
-    FORETOKEN_ASSIGN_OR_RETURN(crest_, crest.Make(registry));
-  }
-  if (!config.draft_model.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(const auto draft_tokenizer,
-                               LoadModelTokenizer(config.draft_model));
-    FORETOKEN_RETURN_IF_ERROR(
-        CheckDraftTokenizer(config, tokenizer, draft_tokenizer.get()));
-    const BackendOptions& target = config.verifier.backend;
-    draft_worker::DraftWorkerService worker;
-    worker.loading = config.draft_loading;
-    if (draft_tokenizer != nullptr) worker.prior = config.prior;
-    worker.backend.model = config.draft_model;
-    worker.backend.backend = target.backend;
-    worker.backend.device = target.device;
-    worker.backend.precision = target.precision;
-    worker.backend.isa = target.isa;
-    worker.backend.kv_type = target.kv_type;
-    worker.backend.threads = target.threads;
-    worker.server.loop.turns = turns_;
-    // Beside a target, a text is read in short passes.
-    worker.engine.max_text_rows = worker.engine.prefill_chunk;
-    FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
-  }
+  if (config.crest.empty()) return absl::OkStatus();
+  crest::CrestService crest;
+  crest.datastores = {absl::StrCat(kDatastore, "=", config.crest)};
+  crest.tokenizer = text;
+  FORETOKEN_ASSIGN_OR_RETURN(crest_, crest.Make(registry));
+  return absl::OkStatus();
+}
+
+absl::Status Stack::StartDraftModel(const LocalService& config,
+                                    metrics::Registry& registry) {
+  if (config.draft_model.empty()) return absl::OkStatus();
+  FORETOKEN_ASSIGN_OR_RETURN(const auto draft_tokenizer,
+                             LoadModelTokenizer(config.draft_model));
+  const BackendOptions& target = config.verifier.backend;
+  draft_worker::DraftWorkerService worker;
+  worker.loading = config.draft_loading;
+  if (draft_tokenizer != nullptr) worker.prior = config.prior;
+  worker.backend.model = config.draft_model;
+  worker.backend.backend = target.backend;
+  worker.backend.device = target.device;
+  worker.backend.precision = target.precision;
+  worker.backend.isa = target.isa;
+  worker.backend.kv_type = target.kv_type;
+  worker.backend.threads = target.threads;
+  worker.server.loop.turns = turns_;
+  // Beside a target, a text is read in short passes.
+  worker.engine.max_text_rows = worker.engine.prefill_chunk;
+  FORETOKEN_ASSIGN_OR_RETURN(draft_worker_, worker.Make(registry));
+  return absl::OkStatus();
+}
+
+void Stack::OfferDrafters(orchestrator::DraftServicesOptions* drafters) {
   // (Owned by the servers.)
   const auto here = [](DraftSessions& sessions) {
     return std::shared_ptr<DraftSessions>(std::shared_ptr<void>(), &sessions);
@@ -115,20 +152,17 @@ absl::Status Stack::StartDrafters(
                                           nullptr};
     drafters->crest_datastore = kDatastore;
   }
-  return absl::OkStatus();
 }
 
-absl::Status Stack::StartGateway(const LocalService& config, bool has_tokenizer,
+absl::Status Stack::StartGateway(const gateway::GatewayServerOptions& options,
+                                 std::vector<rpc::ReservedAddress> addresses,
                                  metrics::Registry& registry) {
-  if (config.gateway.http.listen.empty()) return absl::OkStatus();
-  gateway::GatewayServerOptions options = config.gateway;
-  if (has_tokenizer) options.model = config.verifier.backend.model;
-  options.limits_callers = true;
-  options.gateway.max_request_time = config.orchestrator.max_request_time;
+  if (options.http.listen.empty()) return absl::OkStatus();
   // (Owned by the orchestrator.)
   const std::shared_ptr<Generator> here(std::shared_ptr<void>(), &generation());
   FORETOKEN_ASSIGN_OR_RETURN(
-      gateway_, gateway::GatewayServer::Start(options, here, registry));
+      gateway_, gateway::GatewayServer::Start(options, here, registry,
+                                              std::move(addresses)));
   FORETOKEN_LOG(kInfo, "HTTP on ", absl::StrJoin(gateway_->addresses(), ", "));
   return absl::OkStatus();
 }
@@ -149,9 +183,19 @@ bool Stack::Idle() const {
 absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
     metrics::Registry& registry) const {
   std::unique_ptr<Stack> stack(new Stack());
+  // Everything that can be wrong is looked at before a model is loaded, which
+  // may take minutes.
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<rpc::ReservedAddress> http_addresses,
+                             rpc::ReserveAddresses(gateway.http.listen));
+  if (!verifier.backend.model.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckModel(verifier.backend.model));
+  }
   // First, so that all services find it loaded.
   FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                              LoadModelTokenizer(verifier.backend.model));
+  FORETOKEN_RETURN_IF_ERROR(CheckFiles(tokenizer.get()));
+  FORETOKEN_RETURN_IF_ERROR(
+      stack->StartDrafters(*this, tokenizer.get(), registry));
   verifier::VerifierService target = verifier;
   // Both models run on the same processors.
   if (!draft_model.empty()) stack->turns_ = std::make_shared<PassTurns>();
@@ -170,17 +214,19 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   options.retry_after = verifier.server.streams.retry_after;
   options.grammars = grammars->options();
   options.grammar_cache = grammars;
-  FORETOKEN_RETURN_IF_ERROR(stack->StartDrafters(*this, tokenizer.get(),
-                                                 registry, &options.drafters));
-  FORETOKEN_ASSIGN_OR_RETURN(
-      stack->orchestrator_,
-      orchestrator::OrchestratorServer::Create(
-          options,
-          std::make_unique<orchestrator::VerifierPool>(
-              orchestrator::VerifierPoolOptions(), std::move(endpoints)),
-          tokenizer, registry));
+  FORETOKEN_RETURN_IF_ERROR(stack->StartDraftModel(*this, registry));
+  stack->OfferDrafters(&options.drafters);
+  orchestrator::VerifierPoolOptions pool;
+  pool.logs_numerics = false;
+  FORETOKEN_ASSIGN_OR_RETURN(stack->orchestrator_,
+                             orchestrator::OrchestratorServer::Create(
+                                 options,
+                                 std::make_unique<orchestrator::VerifierPool>(
+                                     pool, std::move(endpoints)),
+                                 tokenizer, registry));
   FORETOKEN_RETURN_IF_ERROR(
-      stack->StartGateway(*this, tokenizer != nullptr, registry));
+      stack->StartGateway(GatewayOptions(tokenizer != nullptr),
+                          std::move(http_addresses), registry));
   return stack;
 }
 

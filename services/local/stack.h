@@ -11,6 +11,7 @@
 #include <memory>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
@@ -18,6 +19,7 @@
 #include "common/engine/pass_turns.h"
 #include "common/infer/factory/draft_loading.h"
 #include "common/metrics/registry.h"
+#include "common/rpc/listener.h"
 #include "common/rpc/server.h"
 #include "common/text/tokenizer.h"
 #include "services/crest/config.h"
@@ -34,7 +36,7 @@ class Stack;
 struct LocalService {
   static constexpr rpc::ServiceInfo kInfo = {
       "foretoken-local", "All services in one process, joined without sockets.",
-      50050, 9100};
+      50050, 9100, "http-listen"};
 
   verifier::VerifierService verifier;
   orchestrator::OrchestratorServerOptions orchestrator;
@@ -50,10 +52,16 @@ struct LocalService {
   gateway::GatewayServerOptions gateway;
 
   void AddFlags(Flags& flags);
-  // Loads the model, starts verifier, drafting services and orchestrator.
-  // `registry` must outlive the stack.
+  // Binds the HTTP API's addresses and checks all files, then loads the models
+  // and starts verifier, drafting services and orchestrator. `registry` must
+  // outlive the stack.
   absl::StatusOr<std::unique_ptr<Stack>> Make(
       metrics::Registry& registry) const;
+
+ private:
+  // The gateway's, with the model if it has a tokenizer.
+  gateway::GatewayServerOptions GatewayOptions(bool has_tokenizer) const;
+  absl::Status CheckFiles(const Tokenizer* tokenizer) const;
 };
 
 // Serves the public API. Thread-safe.
@@ -76,6 +84,9 @@ class Stack final : public rpc::Servable {
   void SetCallers(std::shared_ptr<const rpc::Callers> callers) override {
     orchestrator_->SetCallers(std::move(callers));
   }
+  std::string Url() const override {
+    return gateway_ == nullptr ? "" : gateway_->Url();
+  }
   absl::Duration LongestCall() const override {
     return orchestrator_->LongestCall();
   }
@@ -92,12 +103,17 @@ class Stack final : public rpc::Servable {
  private:
   friend struct LocalService;
   Stack() = default;
+  // Those that draft without a model, which start at once: the trie drafter and
+  // the datastore.
   absl::Status StartDrafters(const LocalService& config,
                              const Tokenizer* tokenizer,
-                             metrics::Registry& registry,
-                             orchestrator::DraftServicesOptions* drafters);
+                             metrics::Registry& registry);
+  absl::Status StartDraftModel(const LocalService& config,
+                               metrics::Registry& registry);
+  void OfferDrafters(orchestrator::DraftServicesOptions* drafters);
 
-  absl::Status StartGateway(const LocalService& config, bool has_tokenizer,
+  absl::Status StartGateway(const gateway::GatewayServerOptions& options,
+                            std::vector<rpc::ReservedAddress> addresses,
                             metrics::Registry& registry);
 
   // Null without HTTP. Stopped first and destroyed last: the orchestrator's

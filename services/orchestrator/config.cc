@@ -103,6 +103,9 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
       absl::StrCat(
           "Drafting of requests that name none, MODE[:key=value,...]: ",
           ModeHelp(ModeUse::kRequest)));
+  flags.Require("mode", [server] {
+    return std::string(Mode::Parse(server->default_mode).status().message());
+  });
   flags.Bool("trace", &server->trace,
              "Log every round: tree, drafters, times; no text");
   flags.String("otlp-endpoint", &server->otlp_endpoint,
@@ -164,7 +167,8 @@ void OrchestratorService::AddFlags(Flags& flags) {
                  "Interval between probes of a verifier");
   flags.String("tokenizer", &tokenizer,
                "Model directory or tokenizer file; empty: token ids only");
-  flags.String("model-name", &server.model_name, "Model name shown to clients");
+  flags.String("model-name", &server.model_name,
+               "Model name shown to clients; empty: the verifiers' own");
   flags.Int("max-tree-nodes", &server.max_tree_nodes, {1, 256},
             "Maximum draft nodes of a tree; the verifiers' limit also applies");
   rpc::AddAnswerFlags(flags, &server.stall_timeout, &server.retry_after);
@@ -177,7 +181,7 @@ void OrchestratorService::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
     metrics::Registry& registry) const {
-  registry.SetModelName(server.model_name);
+  if (!server.model_name.empty()) registry.SetModelName(server.model_name);
   std::shared_ptr<const Tokenizer> loaded;
   if (!tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(loaded, Tokenizer::LoadShared(tokenizer));

@@ -31,6 +31,7 @@ class RemoteTarget final : public Target {
     target.costs = PassCosts(std::move(info.pass_costs));
     target.numerics_fingerprint = std::move(info.numerics_fingerprint);
     target.tokenizer_fingerprint = std::move(info.tokenizer_fingerprint);
+    target.model = std::move(info.model);
     return target;
   }
 

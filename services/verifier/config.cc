@@ -7,6 +7,7 @@
 #include "common/base/status_macros.h"
 #include "common/engine/start/engine_start.h"
 #include "common/grammar/token_trie.h"
+#include "common/infer/model_path.h"
 #include "common/infer/self_check.h"
 #include "common/rpc/constraint_flags.h"
 #include "common/text/model_tokenizer.h"
@@ -23,7 +24,10 @@ constexpr int64_t kLeastGrammarBytes = int64_t{64} << 20;
 
 void VerifierService::AddFlags(Flags& flags) {
   backend.AddFlags(flags);
-  flags.String("model-name", &server.model_name, "Model name shown to clients");
+  flags.String(
+      "model-name", &server.model_name,
+      "Model name shown to clients; empty: the name in the model's file, or "
+      "that of its file or directory");
   flags.Int("max-sessions", &engine.max_sessions, {1, 1 << 16},
             "Maximum number of open sessions, queued ones included");
   server.streams.AddFlags(flags, "Verify streams");
@@ -52,7 +56,12 @@ void VerifierService::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
     metrics::Registry& registry) const {
-  registry.SetModelName(server.model_name);
+  VerifierServerOptions server_options = server;
+  std::string& name = server_options.model_name;
+  if (name.empty()) {
+    name = backend.model.empty() ? "random" : ModelNameOf(backend.model);
+  }
+  registry.SetModelName(name);
   VerifyEngineOptions engine_options = engine;
   engine_options.max_rows_per_pass = backend.max_rows;
   // One more for row 0.
@@ -60,7 +69,10 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
       server.sessions.max_rows_per_session + 1;
   if (!draft_guard) engine_options.guard = GuardMode::kWide;
   FORETOKEN_RETURN_IF_ERROR(engine_options.Validate());
-  VerifierServerOptions server_options = server;
+  // Before its tokenizer, whose format says less about why it is not supported.
+  if (!backend.model.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckModel(backend.model));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(const auto tokenizer,
                              LoadModelTokenizer(backend.model));
   if (tokenizer != nullptr) {
@@ -69,7 +81,7 @@ absl::StatusOr<std::unique_ptr<VerifierServer>> VerifierService::Make(
   }
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<Backend> loaded,
-      StartBackend(backend, absl::StrCat("model ", server.model_name)));
+      StartBackend(backend, absl::StrCat("model ", name)));
   // A model may have more rows of logits than its tokenizer has tokens.
   engine_options.vocabulary =
       grammar::TokenVocabulary::Of(tokenizer, loaded->config().vocab_size);

@@ -21,7 +21,7 @@ struct VerifierService {
 
   BackendOptions backend;
   VerifyEngineOptions engine;
-  VerifierServerOptions server;
+  VerifierServerOptions server;  // without a name: the model's own
   bool draft_guard = true;  // else engine.guard is kWide
 
   void AddFlags(Flags& flags);

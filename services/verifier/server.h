@@ -24,7 +24,7 @@
 namespace foretoken::verifier {
 
 struct VerifierServerOptions {
-  std::string model_name = "model";   // shown to clients; never a path
+  std::string model_name;             // shown to clients; never a path
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: no tokenizer
   rpc::StreamOptions streams;
   EngineVerifyOptions sessions;

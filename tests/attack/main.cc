@@ -28,6 +28,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
+#include "common/config/version.h"
 #include "common/rpc/address.h"
 #include "common/rpc/channel.h"
 #include "tests/attack/attack_process.h"
@@ -130,6 +131,7 @@ absl::StatusOr<Options> ParseFlags(int argc, char** argv) {
   }
   Flags flags("foretoken-attack",
               "Attacks a server as a hostile client would.");
+  flags.Version(VersionLine("foretoken-attack"));
   flags.String("server", &options.target.server,
                "Address of the server, HOST:PORT");
   flags.String("metrics", &options.target.metrics,

@@ -10,6 +10,7 @@
 #include "tests/integration/cluster.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
+#include "tests/unit/cli/run_command.h"
 
 namespace foretoken::testing {
 namespace {
@@ -104,6 +105,20 @@ TEST(ProcessTest, BadFlagsExitWithTwoAndHelpWithZero) {
   EXPECT_EQ(bad.End(0), 2);
   Process help({FORETOKEN_VERIFIER_BINARY, "--help"});
   EXPECT_EQ(help.End(0), 0);
+}
+
+TEST(ProcessTest, EveryProgramNamesItsCommitAndWhetherAGpuModuleWasBuilt) {
+  TempDir dir;
+  for (const char* binary :
+       {FORETOKEN_BINARY, FORETOKEN_LOCAL_BINARY, FORETOKEN_ORCHESTRATOR_BINARY,
+        FORETOKEN_VERIFIER_BINARY, FORETOKEN_GATEWAY_BINARY}) {
+    const CommandResult ran = RunBinary(binary, dir, "--version");
+    EXPECT_EQ(ran.exit_status, 0) << binary;
+    EXPECT_THAT(ran.out, ::testing::MatchesRegex(
+                             "foretoken[a-z-]* [0-9.]+ \\(commit [0-9a-z-]+; "
+                             "services, PostgreSQL, (no )?GPU module\\)\n"))
+        << binary;
+  }
 }
 
 }  // namespace

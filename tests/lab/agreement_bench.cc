@@ -26,6 +26,7 @@
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
+#include "common/config/version.h"
 #include "common/infer/cpu/cpu_backend.h"
 #include "common/text/tokenizer.h"
 #include "tests/lab/greedy_agreement.h"
@@ -33,7 +34,6 @@
 #include "tests/lab/noisy_weights.h"
 #include "tests/lab/published_mode.h"
 #include "tools/cli/prompt_file.h"
-#include "tools/cli/version.h"
 
 namespace foretoken {
 namespace {
@@ -245,7 +245,7 @@ absl::Status Main(int argc, char** argv) {
 int main(int argc, char** argv) {
   // For the provenance of what is counted (tests/lab/provenance.py).
   if (argc == 2 && std::string_view(argv[1]) == "--version") {
-    std::printf("bench_agreement (commit %s)\n", foretoken::cli::kCommit);
+    std::printf("bench_agreement (commit %s)\n", foretoken::kCommit);
     return 0;
   }
   const absl::Status status = foretoken::Main(argc, argv);

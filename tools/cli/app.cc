@@ -4,7 +4,7 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
-#include "tools/cli/version.h"
+#include "common/config/version.h"
 
 namespace foretoken::cli {
 
@@ -124,6 +124,13 @@ Option Command::Add(const std::string& names, std::vector<std::string>& value,
 Option Command::AddFlag(const std::string& names, bool& value,
                         const std::string& help) const {
   return Option(app_->add_flag(names, value, help));
+}
+
+void Command::TakeRest(std::vector<std::string>& rest) const {
+  app_->set_help_flag();
+  app_->prefix_command();
+  app_->parse_complete_callback(
+      [app = app_, &rest] { rest = app->remaining(); });
 }
 
 Option Command::Get(const std::string& name) const {

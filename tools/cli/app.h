@@ -110,6 +110,10 @@ class Command {
   Option AddFlag(const std::string& names, bool& value,
                  const std::string& help) const;
 
+  // Puts all words after the command into `rest`, flags such as --help too, and
+  // parses none of them. `rest` must outlive the App.
+  void TakeRest(std::vector<std::string>& rest) const;
+
   // The option with this name, which must have been added.
   Option Get(const std::string& name) const;
 

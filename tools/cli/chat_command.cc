@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/infer/model_path.h"
 #include "common/infer/model_weights.h"
 #include "common/text/chat/model_chat.h"
 #include "tools/cli/chat/chat_session.h"
@@ -61,6 +62,10 @@ absl::Status CheckChatFlags(const ChatFlags& flags) {
 }
 
 absl::StatusOr<std::unique_ptr<ModelChat>> LoadChat(const ChatFlags& flags) {
+  // Before its tokenizer, whose format says less about why it is not supported.
+  if (flags.server.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckModel(flags.backend.model));
+  }
   const std::string& model =
       flags.server.empty() ? flags.backend.model : flags.tokenizer;
   FORETOKEN_ASSIGN_OR_RETURN(auto chat,
@@ -117,10 +122,10 @@ ChatSession::Outside OutsideOf(GenerationTarget& target) {
 absl::Status Chat(const ChatFlags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckChatFlags(flags));
   if (!flags.verbose && !flags.trace) SetMinLogLevel(LogLevel::kWarning);
-  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelChat> chat,
-                             LoadChat(flags));
   ChatOptions options;
   FORETOKEN_ASSIGN_OR_RETURN(options.request, SettingsOf(flags));
+  FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelChat> chat,
+                             LoadChat(flags));
   // Later turns find the earlier ones in the caches; other callers do not.
   options.request.cache_scope = absl::StrCat("chat-", DrawSeed());
   options.system = flags.system;
@@ -139,11 +144,7 @@ absl::Status Chat(const ChatFlags& flags) {
   return session.Run();
 }
 
-}  // namespace
-
-void AddChatCommand(Command root) {
-  const auto [command, flags] =
-      root.AddCommand<ChatFlags>("chat", "Talk to a model, turn by turn", Chat);
+void AddChatFlags(Command command, ChatFlags& flags) {
   flags.max_tokens = kMaxTokens;
   command.Add("--chat-template", flags.chat_template,
               "File with a Jinja template to use instead of the "
@@ -154,6 +155,23 @@ void AddChatCommand(Command root) {
               "user's folder of state");
   command.AddFlag("--no-history", flags.no_history, "Keep no such file");
   AddRequestFlags(command, flags);
+}
+
+}  // namespace
+
+void AddChatCommand(Command root) {
+  const auto [command, flags] =
+      root.AddCommand<ChatFlags>("chat", "Talk to a model, turn by turn", Chat);
+  AddChatFlags(command, flags);
+}
+
+void AddRunCommand(Command root) {
+  const auto [command, flags] = root.AddCommand<ChatFlags>(
+      "run", "Talk to MODEL, turn by turn: chat --model MODEL", Chat);
+  AddChatFlags(command, flags);
+  command
+      .Add("MODEL", flags.backend.model, "Hugging Face directory or GGUF file")
+      .Required();
 }
 
 }  // namespace foretoken::cli

@@ -27,6 +27,9 @@ void AddPriorCommand(Command root);
 void AddPriorGrowCommand(Command prior);
 void AddQuantizeCommand(Command root);
 void AddReplayCommand(Command root);
+void AddRunCommand(Command root);
+// Where the services are built.
+void AddServeCommand(Command root);
 void AddTokenizeCommands(Command root);
 
 }  // namespace foretoken::cli

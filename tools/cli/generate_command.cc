@@ -5,6 +5,7 @@
 
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
+#include "common/infer/model_path.h"
 #include "common/infer/model_weights.h"
 #include "tools/cli/command.h"
 #include "tools/cli/generate_flags.h"
@@ -66,6 +67,10 @@ absl::StatusOr<OpenTarget> OpenModel(const GenerateFlags& flags,
 absl::Status Generate(const GenerateFlags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckFlags(flags));
   if (!flags.verbose && !flags.trace) SetMinLogLevel(LogLevel::kWarning);
+  // Before its tokenizer, whose format says less about why it is not supported.
+  if (flags.server.empty()) {
+    FORETOKEN_RETURN_IF_ERROR(CheckModel(flags.backend.model));
+  }
   FORETOKEN_ASSIGN_OR_RETURN(GenerationRequest request, RequestOf(flags));
   FORETOKEN_ASSIGN_OR_RETURN(
       const OpenTarget open,

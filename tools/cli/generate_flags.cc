@@ -326,6 +326,10 @@ absl::StatusOr<GenerationRequest> SettingsOf(const RequestFlags& flags) {
   GenerationRequest request;
   if (flags.mode.has_value()) {
     FORETOKEN_ASSIGN_OR_RETURN(request.mode, Mode::Parse(*flags.mode));
+    if (flags.server.empty()) {
+      FORETOKEN_RETURN_IF_ERROR(CheckModeHasSource(
+          *request.mode, !flags.draft_model.empty(), !flags.crest.empty()));
+    }
   }
   request.sampling = flags.sampling;
   request.sampling.seed = flags.seed.value_or(0);

@@ -16,6 +16,7 @@
 #include "common/gguf/gguf_files.h"
 #include "common/gguf/tensor_types.h"
 #include "common/infer/checkpoint_files.h"
+#include "common/infer/model_path.h"
 #include "common/infer/model_weights.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"
@@ -102,11 +103,11 @@ void PrintTypes(const TypeTotals& totals) {
                static_cast<double>(std::max<int64_t>(1, all.elements))));
 }
 
-void PrintModel(const std::string& path) {
+absl::Status PrintModel(const std::string& path) {
   const auto weights = ModelWeights::Load(path);
   if (!weights.ok()) {
     Line("model", absl::StrCat("NOT SUPPORTED: ", weights.status().message()));
-    return;
+    return CheckModel(path);
   }
   const ModelConfig& config = (*weights)->config();
   Line("model",
@@ -119,18 +120,19 @@ void PrintModel(const std::string& path) {
            config.tied_embeddings ? ", embeddings tied" : ""));
   Line("context", absl::StrCat(config.max_positions));
   Line("end tokens", absl::StrJoin(config.eos_tokens, " "));
+  return absl::OkStatus();
 }
 
-void PrintTokenizer(const std::string& path) {
+absl::Status PrintTokenizer(const std::string& path) {
   const auto tokenizer = Tokenizer::Load(path);
   if (absl::IsNotFound(tokenizer.status())) {
     Line("tokenizer", "none");
-    return;
+    return absl::OkStatus();
   }
   if (!tokenizer.ok()) {
     Line("tokenizer",
          absl::StrCat("NOT SUPPORTED: ", tokenizer.status().message()));
-    return;
+    return tokenizer.status();
   }
   const auto token = [&](TokenId id) {
     if (id < 0) return std::string("none");
@@ -150,18 +152,20 @@ void PrintTokenizer(const std::string& path) {
            : absl::StrCat(chat.size(),
                           " bytes: ", absl::CEscape(chat.substr(0, kShown)),
                           chat.size() > kShown ? "..." : ""));
+  return absl::OkStatus();
 }
 
 absl::Status Inspect(const std::string& path) {
+  FORETOKEN_RETURN_IF_ERROR(CheckModelPath(path));
   std::error_code ignored;
   const bool is_file = std::filesystem::is_regular_file(path, ignored);
   FORETOKEN_ASSIGN_OR_RETURN(
       const TypeTotals totals,
       is_file ? InspectGguf(path) : InspectDirectory(path));
   PrintTypes(totals);
-  PrintModel(path);
-  PrintTokenizer(path);
-  return absl::OkStatus();
+  absl::Status problem = PrintModel(path);
+  problem.Update(PrintTokenizer(path));
+  return problem;
 }
 
 }  // namespace

@@ -8,7 +8,9 @@ int main(int argc, char** argv) {
   const foretoken::cli::Command root = app.root();
   foretoken::cli::AddGenerateCommand(root);
   foretoken::cli::AddChatCommand(root);
+  foretoken::cli::AddRunCommand(root);
 #ifdef FORETOKEN_HAVE_SERVICES
+  foretoken::cli::AddServeCommand(root);
   foretoken::cli::AddHealthCommand(root);
 #endif
   foretoken::cli::AddTokenizeCommands(root);

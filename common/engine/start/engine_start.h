@@ -22,7 +22,9 @@ namespace foretoken {
 // --hang-timeout --hang-exit
 void AddHangFlags(Flags& flags, EngineLoopOptions& loop);
 
-// As MakeBackend; logs that `what` ("model llama") is ready.
+// As MakeBackend. Logs that `what` ("model llama") is being loaded, with its
+// size, and that it is ready, with the time that took; on a terminal a bar
+// shows how far it is.
 absl::StatusOr<std::unique_ptr<Backend>> StartBackend(
     const BackendOptions& options, absl::string_view what);
 

@@ -85,9 +85,17 @@ absl::StatusOr<DeviceModule> FindGpu(const BackendOptions& options) {
   return module;
 }
 
+void ReportWeights(const BackendOptions& options, ModelWeights& weights,
+                   int64_t reported) {
+  // Nothing reads the bytes of random weights for their digest.
+  if (options.model.empty() || options.on_weights == nullptr) return;
+  options.on_weights(weights, reported);
+}
+
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
     const BackendOptions& options, const DeviceModule& module,
-    const ModelWeights& weights) {
+    ModelWeights& weights) {
+  ReportWeights(options, weights, BytesOf(weights).all);
   CudaOptions cuda{options};
   cuda.device = options.device;
   return MakeCudaBackend(
@@ -110,6 +118,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
   cpu.head_size = options.head_size;
   cpu.head_first = options.head_first;
   cpu.threads = options.threads;
+  const WeightBytes bytes = BytesOf(*weights);
+  ReportWeights(options, *weights, bytes.all + bytes.matrices);
   return MakeCpuBackend(std::move(weights), cpu);
 }
 

@@ -2,6 +2,7 @@
 #ifndef FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
 #define FORETOKEN_COMMON_INFER_FACTORY_BACKEND_FACTORY_H_
 
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -11,6 +12,7 @@
 #include "common/config/flags.h"
 #include "common/infer/backend.h"
 #include "common/infer/model_config.h"
+#include "common/infer/model_weights.h"
 #include "common/infer/planned_backend.h"
 
 namespace foretoken {
@@ -37,6 +39,10 @@ struct BackendOptions : PlannedOptions {
   // The LM head's rows that are computed, by ChooseHeadIds; 0: all.
   int32_t head_size = 0;
   std::vector<TokenId> head_first = {};
+  // Called with a model's weights (not random ones) before they are read, and
+  // with how many of their bytes it will report (ModelWeights::Watch): on a GPU
+  // those of the digest alone. May be null.
+  std::function<void(ModelWeights& weights, int64_t reported)> on_weights;
 
   // --model --random-model --backend --device --precision --isa --kv-type
   // --threads --kv-cache-bytes --max-rows-per-pass --max-admitted-sessions

@@ -10,7 +10,6 @@
 
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/listener.h"
 #include "services/gateway/adapters/http_connection.h"
 #include "services/gateway/adapters/tls_sessions.h"
 
@@ -99,7 +98,7 @@ class BeastServer::Impl {
   }
   ~Impl() { Stop(); }
 
-  absl::Status Start() {
+  absl::Status Start(std::vector<rpc::ReservedAddress> addresses) {
     const HttpServerOptions& options = shared_.options;
     if (!options.tls_cert.empty()) {
       FORETOKEN_ASSIGN_OR_RETURN(
@@ -107,11 +106,11 @@ class BeastServer::Impl {
                                           options.tls_client_ca},
                                          MonotonicClock()));
     }
-    for (const std::string& address : options.listen) {
-      FORETOKEN_ASSIGN_OR_RETURN(std::string bound,
-                                 listener_.Bind(address, [this](int fd) {
-                                   workers_[next_++ % workers_.size()]->Add(fd);
-                                 }));
+    for (rpc::ReservedAddress& address : addresses) {
+      FORETOKEN_ASSIGN_OR_RETURN(
+          std::string bound, listener_.Bind(std::move(address), [this](int fd) {
+            workers_[next_++ % workers_.size()]->Add(fd);
+          }));
       addresses_.push_back(std::move(bound));
     }
     for (const auto& worker : workers_) worker->Start();
@@ -146,10 +145,14 @@ BeastServer::~BeastServer() = default;
 
 absl::StatusOr<std::unique_ptr<BeastServer>> BeastServer::Start(
     const HttpServerOptions& options, HttpHandler& handler,
-    HttpServerObserver& observer) {
+    HttpServerObserver& observer, std::vector<rpc::ReservedAddress> addresses) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
+  if (addresses.empty()) {
+    FORETOKEN_ASSIGN_OR_RETURN(addresses,
+                               rpc::ReserveAddresses(options.listen));
+  }
   auto impl = std::make_unique<Impl>(options, handler, observer);
-  FORETOKEN_RETURN_IF_ERROR(impl->Start());
+  FORETOKEN_RETURN_IF_ERROR(impl->Start(std::move(addresses)));
   return std::unique_ptr<BeastServer>(new BeastServer(std::move(impl)));
 }
 

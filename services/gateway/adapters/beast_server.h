@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
+#include "common/rpc/listener.h"
 #include "services/gateway/adapters/http_server_options.h"
 #include "services/gateway/core/http.h"
 
@@ -36,9 +37,12 @@ class BeastServer {
  public:
   // Listens at once. InvalidArgument, NotFound or Unavailable name the option,
   // file or address. `handler` and `observer` must outlive the server's Stop.
+  // `addresses`: those of options.listen, reserved before; none: it binds them
+  // itself.
   static absl::StatusOr<std::unique_ptr<BeastServer>> Start(
       const HttpServerOptions& options, HttpHandler& handler,
-      HttpServerObserver& observer);
+      HttpServerObserver& observer,
+      std::vector<rpc::ReservedAddress> addresses = {});
   ~BeastServer();
 
   // With real ports, in the order of options.listen.

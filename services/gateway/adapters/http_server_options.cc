@@ -8,6 +8,7 @@
 namespace foretoken::gateway {
 
 void HttpServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
+  flag_prefix = prefix;
   const auto name = [&](const char* flag) { return prefix + flag; };
   flags.List(name("listen"), &listen,
              "Addresses of the HTTP API: HOST:PORT or unix:/PATH");
@@ -58,9 +59,9 @@ absl::Status HttpServerOptions::Validate() const {
     FORETOKEN_RETURN_IF_ERROR(rpc::ValidateAddress(address));
     if (!insecure && tls_cert.empty() && !rpc::IsLocalAddress(address)) {
       return absl::InvalidArgumentError(absl::StrCat(
-          address,
-          ": beyond this machine: want TLS (a certificate and its key), or "
-          "--insecure behind a proxy with TLS"));
+          address, ": beyond this machine: want TLS (--", flag_prefix,
+          "tls-cert and --", flag_prefix, "tls-key), or --", flag_prefix,
+          "insecure behind a proxy with TLS"));
     }
   }
   if (tls_cert.empty() != tls_key.empty()) {

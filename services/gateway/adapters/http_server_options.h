@@ -19,6 +19,7 @@ inline constexpr int64_t kMemoryPerBodyByte = 20;
 
 struct HttpServerOptions {
   std::vector<std::string> listen;  // addresses
+  std::string flag_prefix;          // of the flags, for messages
   bool insecure = false;            // beyond this machine without TLS
   // PEM files, read again when they change (tls_sessions.h); both or neither.
   std::string tls_cert;

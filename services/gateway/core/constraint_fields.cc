@@ -155,8 +155,10 @@ void ReadFormat(const Json& value, absl::string_view raw,
     }
     outer.Fail(format.error());
     return;
-  } else {
-    format.Refuse("type", {"text"});
+  } else if (type == nullptr || *type != "text") {
+    format.Fail(Unsupported(format.Name("type"),
+                            "this value is not supported, want text, "
+                            "json_object, json_schema or structural_tag"));
   }
   outer.Fail(format.Finish());
 }

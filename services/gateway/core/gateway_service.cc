@@ -20,6 +20,7 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/error_forms.h"
 #include "services/gateway/core/json_text.h"
+#include "services/gateway/core/percent_text.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
 #include "services/gateway/core/message_thinking.h"
@@ -485,9 +486,8 @@ void GatewayService::Models(std::shared_ptr<Context> context) {
 }
 
 void GatewayService::OneModel(std::shared_ptr<Context> context) {
-  const auto model =
-      Take(*context,
-           ModelNamed(absl::StripPrefix(context->request.path, kModelsPath)));
+  const auto model = Take(*context, ModelNamed(PercentDecoded(absl::StripPrefix(
+                                        context->request.path, kModelsPath))));
   if (model.has_value()) RespondJson(*context, ModelJson(*model));
 }
 

@@ -5,6 +5,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/base/json.h"
 #include "services/gateway/core/api_error.h"
 
 namespace foretoken::gateway {
@@ -135,9 +137,13 @@ void RequestFields::Refuse(absl::string_view field,
   for (const Json& each : harmless) {
     if (*value == each) return;
   }
-  Fail(harmless.size() == 0
-           ? Unsupported(Name(field))
-           : Unsupported(Name(field), "this value is not supported"));
+  if (harmless.size() == 0) return Fail(Unsupported(Name(field)));
+  const std::string served =
+      absl::StrJoin(harmless, " or ", [](std::string* out, const Json& each) {
+        absl::StrAppend(out, DumpJson(each));
+      });
+  Fail(Unsupported(Name(field),
+                   absl::StrCat("this value is not supported, want ", served)));
 }
 
 void RequestFields::Fail(absl::Status error) {

@@ -191,7 +191,10 @@ void ReadLogprobs(RequestFields& fields, ApiRequest& request) {
         request.logprobs = true;
       } else if (each != "reasoning.encrypted_content") {
         // Reasoning comes as text here, never encrypted.
-        fields.Fail(Unsupported("include", "this value is not supported"));
+        fields.Fail(Unsupported(
+            "include",
+            absl::StrCat("this value is not supported, want ", kLogprobs,
+                         " or reasoning.encrypted_content")));
       }
     }
   }

@@ -245,7 +245,9 @@ std::function<void(int64_t)> GenerationService::Gauge(MemoryPart part,
 absl::StatusOr<GeneratorInfo> GenerationService::Info(absl::Time) {
   FORETOKEN_ASSIGN_OR_RETURN(TargetInfo target, target_->Info());
   GeneratorInfo info;
-  info.model = options_.model_name;
+  info.model = !options_.model_name.empty() ? options_.model_name
+               : !target.model.empty()      ? std::move(target.model)
+                                            : "model";
   info.vocab_size = target.vocab_size;
   info.max_positions = target.max_positions;
   info.max_tree_nodes = options_.max_tree_nodes;

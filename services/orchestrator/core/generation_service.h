@@ -104,7 +104,8 @@ class GenerationObserver {
 };
 
 struct GenerationOptions {
-  std::string model_name = "model";  // shown to clients; never a path
+  // Shown to clients; never a path. Empty: the name that the target has.
+  std::string model_name;
   std::string default_mode = "auto";
   int32_t max_tree_nodes = 64;
   int32_t max_requests = 128;                      // running at once

@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/config/version.h"
 #include "tests/soak/client/soak.h"
 
 namespace {
@@ -33,6 +34,7 @@ int main(int argc, char** argv) {
   bool table = false;
   foretoken::Flags flags("foretoken-soak",
                          "Loads a running system and checks every token.");
+  flags.Version(foretoken::VersionLine("foretoken-soak"));
   flags.String("server", &options.server, "address of the orchestrator");
   options.channel.AddFlags(flags, "server");
   flags.List("text", &options.texts, "files that prompts are cut from");

@@ -135,5 +135,19 @@ TEST_F(ChatCommandTest, RefusesFlagsThatDoNotGoTogether) {
   }
 }
 
+TEST_F(ChatCommandTest, RunTakesTheModelAsItsArgument) {
+  WriteTemplate();
+  const std::string flags =
+      " --precision fp32 --threads 1 --ignore-eos --max-tokens 8 --mode off "
+      "--no-history";
+  const CommandResult ran = Run("run '" + model_ + "'" + flags, "ab\n");
+  EXPECT_EQ(ran.exit_status, 0) << ran.err;
+  const CommandResult chat =
+      Run("chat --model '" + model_ + "'" + flags, "ab\n");
+  EXPECT_THAT(ran.out, Not(IsEmpty()));
+  EXPECT_EQ(ran.out, chat.out);
+  EXPECT_EQ(Run("run").exit_status, 2);
+}
+
 }  // namespace
 }  // namespace foretoken

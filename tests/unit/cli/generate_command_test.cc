@@ -257,7 +257,7 @@ TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
   ExpectRefused({"--prompt", "a", "--mode", "magic"}, invalid,
                 "unknown mode 'magic'");
   ExpectRefused({"--prompt", "a", "--mode", "off:x=1"}, invalid, "'x'");
-  ExpectRefused({"--prompt", "a", "--mode", "ouroboros"}, "UNIMPLEMENTED",
+  ExpectRefused({"--prompt", "a", "--mode", "ouroboros"}, "INVALID_ARGUMENT",
                 "ouroboros");
   ExpectRefused({"--prompt", "a", "--stop", ""}, invalid, "stop");
   ExpectRefused({"--prompt", "a", "--prompt-ids", "1"}, invalid,
@@ -399,10 +399,37 @@ TEST_F(GenerateCommandTest, AModelWithoutANumberIsAnError) {
 TEST_F(GenerateCommandTest, AMissingModelOrTokenizerIsNamed) {
   EXPECT_THAT(
       Run({"--local", "--model", dir_.File("none"), "--prompt", "a"}).err,
-      HasSubstr(dir_.File("none")));
+      HasSubstr(dir_.File("none") + ": no such file or directory"));
   std::filesystem::remove(model_ + "/tokenizer.json");
   ExpectRefused({"--prompt", "a"}, "NOT_FOUND", model_);
   EXPECT_EQ(Local({"--prompt-ids", "5", "--json"}).exit_status, 0);
+}
+
+TEST_F(GenerateCommandTest, WhatIsNoModelOrIsNotSupportedIsNamed) {
+  const std::string text = dir_.Write("notes.txt", "root:x:0:0");
+  EXPECT_THAT(Run({"--model", text, "--prompt", "a"}).err,
+              HasSubstr(text + ": not a GGUF file or model directory"));
+  const std::string blocks =
+      testing::SourcePath("tests/golden/gguf/blocks.gguf");
+  const std::string why =
+      "foretoken: UNIMPLEMENTED: model not supported: " + blocks +
+      ": general.architecture is \"none\"";
+  // Whatever needs its tokenizer first.
+  for (const char* chat : {"none", "auto", "chatml"}) {
+    EXPECT_THAT(Run({"--model", blocks, "--prompt", "a", "--chat", chat}).err,
+                HasSubstr(why))
+        << chat;
+  }
+  EXPECT_THAT(
+      Run({"--model", model_, "--draft-model", blocks, "--prompt", "a"}).err,
+      HasSubstr(why));
+}
+
+TEST_F(GenerateCommandTest, AModeWithoutItsDraftModelNamesTheFlag) {
+  ExpectRefused({"--prompt", "a", "--mode", "draft_model"}, "INVALID_ARGUMENT",
+                "mode 'draft_model' needs a draft model: give --draft-model");
+  ExpectRefused({"--prompt", "a", "--mode", "crest"}, "INVALID_ARGUMENT",
+                "mode 'crest' needs a datastore: give --crest");
 }
 
 TEST_F(GenerateCommandTest, ACertificateWithoutTlsIsRefused) {

@@ -170,7 +170,7 @@ TEST(FlagsTest, UrlsAreMaskedAndTakeUsersFromTheEnvironmentAlone) {
   Flags plain("svc", "");
   FORETOKEN_ASSERT_OK(parse(plain, &url, "--store-url=redis://host"));
   EXPECT_EQ(url, "redis://host");
-  EXPECT_THAT(plain.Effective(), HasSubstr("store-url=****"));
+  EXPECT_THAT(plain.Changes(), HasSubstr("store-url=****"));
   Flags leaking("svc", "");
   const absl::Status refused =
       parse(leaking, &url, "--store-url=redis://:hunter2@host");
@@ -181,7 +181,7 @@ TEST(FlagsTest, UrlsAreMaskedAndTakeUsersFromTheEnvironmentAlone) {
   Flags masked("svc", "");
   FORETOKEN_ASSERT_OK(parse(masked, &url, nullptr));
   EXPECT_EQ(url, "redis://:hunter2@host");
-  EXPECT_THAT(masked.Effective(), Not(HasSubstr("hunter2")));
+  EXPECT_THAT(masked.Changes(), Not(HasSubstr("hunter2")));
 }
 
 TEST(FlagsTest, SecretsComeFromTheEnvironmentAloneAndAreMasked) {
@@ -189,11 +189,43 @@ TEST(FlagsTest, SecretsComeFromTheEnvironmentAloneAndAreMasked) {
   Fields f;
   FORETOKEN_ASSERT_OK(f.Parse({"--max-tree-nodes=3"}));
   EXPECT_EQ(f.password, "hunter2");
-  EXPECT_THAT(f.flags.Effective(),
-              AllOf(HasSubstr("password=****"), Not(HasSubstr("hunter2")),
-                    HasSubstr("max-tree-nodes=3"), HasSubstr("drain=30s")));
+  EXPECT_THAT(f.flags.Changes(),
+              AllOf(HasSubstr("password=****"), Not(HasSubstr("hunter2"))));
   Fields g;
   EXPECT_FALSE(g.Parse({"--password=x"}).ok());
+}
+
+TEST(FlagsTest, ChangesAreTheValuesThatAreNotTheDefaults) {
+  Fields none;
+  FORETOKEN_ASSERT_OK(none.Parse({"--max-tree-nodes=64", "--model", "none"}));
+  EXPECT_EQ(none.flags.Changes(), "defaults");
+  const ScopedEnv drain("FORETOKEN_DRAIN", "250s");
+  Fields some;
+  FORETOKEN_ASSERT_OK(
+      some.Parse({"--backend=auto", "--verifiers=a:1,b:2",
+                  "--model=", "--max-tree-nodes=7", "--reflection"}));
+  EXPECT_EQ(some.flags.Changes(),
+            "max-tree-nodes=7 reflection=true drain=250s model= "
+            "verifiers=a:1,b:2");
+}
+
+TEST(FlagsTest, GivenMeansHereOrInTheEnvironment) {
+  const ScopedEnv model("FORETOKEN_MODEL", "env");
+  Fields f;
+  FORETOKEN_ASSERT_OK(f.Parse({"--max-tree-nodes=64", "--verifiers="}));
+  EXPECT_FALSE(f.flags.Given("verifiers"));
+  EXPECT_TRUE(f.flags.Given("model"));
+  EXPECT_TRUE(f.flags.Given("max-tree-nodes"));
+  EXPECT_FALSE(f.flags.Given("backend"));
+}
+
+TEST(FlagsTest, VersionIsPrintedAndExitsWithZero) {
+  Fields f;
+  f.flags.Version("svc 1.2 (commit abc)");
+  const absl::Status status = f.Parse({"--version"});
+  EXPECT_THAT(status, StatusIs(absl::StatusCode::kCancelled,
+                               HasSubstr("svc 1.2 (commit abc)\n")));
+  EXPECT_EQ(ExitWithError(status), 0);
 }
 
 }  // namespace

@@ -1,4 +1,5 @@
 // The flags of a backend that name an instruction set or a type of KV.
+#include <cstdint>
 #include <fstream>
 #include <iterator>
 #include <string>
@@ -11,6 +12,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/support/test_data.h"
 
 namespace foretoken {
 namespace {
@@ -137,6 +139,35 @@ TEST(BackendOptionsTest, AnIsaIsForTheCpu) {
   EXPECT_THAT(MakeBackend(options).status(),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--isa=scalar is for --backend=cpu only")));
+}
+
+TEST(BackendOptionsTest, LoadingReportsEveryByteThatItSaid) {
+  // As stored, and converted with a part of its head, as draft models are.
+  for (const char* conversion : {"keep", "q8_0"}) {
+    SCOPED_TRACE(conversion);
+    BackendOptions options;
+    options.model = testing::SourcePath("tools/demo/target");
+    options.backend = "cpu";
+    options.threads = 2;
+    options.conversion = conversion;
+    if (options.conversion != "keep") options.head_size = 1024;
+    int64_t all = 0, reported = 0, read = 0;
+    options.on_weights = [&](ModelWeights& weights, int64_t bytes) {
+      all = BytesOf(weights).all;
+      reported = bytes;
+      weights.Watch([&](int64_t more) { read += more; });
+    };
+    FORETOKEN_ASSERT_OK(MakeBackend(options));
+    EXPECT_GT(reported, all);
+    EXPECT_EQ(read, reported);
+  }
+}
+
+TEST(BackendOptionsTest, RandomWeightsReportNothing) {
+  BackendOptions options;
+  FORETOKEN_ASSERT_OK(Parse({"--backend=cpu"}, options));
+  options.on_weights = [](ModelWeights&, int64_t) { FAIL(); };
+  FORETOKEN_EXPECT_OK(MakeBackend(options));
 }
 
 }  // namespace

@@ -359,8 +359,9 @@ TEST(GgufModelTest, TensorsThatDoNotFitAreRefusedByName) {
   EXPECT_THAT(with("rope_freqs.weight", 0, {31}),
               StatusIs(kInvalid, HasSubstr("rope_freqs.weight is F32 [31], "
                                            "want F32 [32]")));
-  EXPECT_THAT(ModelWeights::Load(dir.Write("other.gguf", "GGML")),
-              StatusIs(kInvalid, HasSubstr("does not begin with GGUF")));
+  EXPECT_THAT(
+      ModelWeights::Load(dir.Write("other.gguf", "GGML")),
+      StatusIs(kInvalid, HasSubstr("not a GGUF file or model directory")));
 }
 
 TEST(GgufExportTest, EveryEndTokenHasAKeyBesideTheTokenizersOwn) {

@@ -260,11 +260,35 @@ TEST(LoadWeightsTest, ATruncatedFileIsRefusedWhereverItEnds) {
   }
 }
 
+TEST(LoadWeightsTest, AWatchSeesTheDigestAndThenEveryMatrixOnce) {
+  TempDir dir;
+  TinyCheckpoint().Write(dir);
+  auto weights = ModelWeights::Load(dir.path());
+  FORETOKEN_ASSERT_OK(weights);
+  const WeightBytes bytes = BytesOf(**weights);
+  EXPECT_GT(bytes.all, bytes.matrices);
+  int64_t read = 0;
+  (*weights)->Watch([&](int64_t more) { read += more; });
+  (*weights)->digest();
+  EXPECT_EQ(read, bytes.all);
+  for (int i = 0; i < 2; ++i) {
+    (*weights)->Release((*weights)->embedding());
+    (*weights)->Unload((*weights)->embedding());
+    (*weights)->Release((*weights)->final_norm());
+  }
+  EXPECT_EQ(read, bytes.all + (*weights)->embedding().bytes());
+  (*weights)->Watch(nullptr);
+  (*weights)->Release((*weights)->layers()[0].q);
+  EXPECT_EQ(read, bytes.all + (*weights)->embedding().bytes());
+}
+
 TEST(LoadWeightsTest, MissingFilesAreNotFound) {
   TempDir dir;
   EXPECT_THAT(ModelWeights::Load(dir.path()),
               StatusIs(absl::StatusCode::kNotFound,
-                       HasSubstr(dir.File("config.json"))));
+                       absl::StrCat(dir.path(),
+                                    ": not a model directory: it "
+                                    "has no config.json")));
   TinyCheckpoint().Write(dir);
   std::filesystem::remove(dir.File("model.safetensors"));
   EXPECT_THAT(ModelWeights::Load(dir.path()),

@@ -3,6 +3,7 @@
 #include <optional>
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "gmock/gmock.h"
 #include "tests/support/status_matchers.h"
 
@@ -136,6 +137,27 @@ TEST(ModesTest, HelpListsTheModesWithTheirDefaults) {
                               "match=first/latest | auto"));
   EXPECT_THAT(ModeHelp(ModeUse::kReplay),
               HasSubstr("ngram_trie:n=13,lp=3,num_draft=32,learn=0"));
+}
+
+TEST(ModesTest, AModeWithoutItsSourceNamesTheFlagThatGivesIt) {
+  const auto check = [](const char* mode, bool has_model, bool has_datastore) {
+    return CheckModeHasSource(*Mode::Parse(mode), has_model, has_datastore);
+  };
+  for (const char* mode : {"draft_model", "ouroboros"}) {
+    EXPECT_THAT(check(mode, false, true),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         absl::StrCat("mode '", mode,
+                                      "' needs a draft model: give "
+                                      "--draft-model")));
+    FORETOKEN_EXPECT_OK(check(mode, true, false));
+  }
+  EXPECT_THAT(check("crest", true, false),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       "mode 'crest' needs a datastore: give --crest"));
+  FORETOKEN_EXPECT_OK(check("crest", false, true));
+  for (const char* mode : {"off", "auto", "lookahead", "ngram_trie"}) {
+    FORETOKEN_EXPECT_OK(check(mode, false, false));
+  }
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/drafter_factory.h"
 #include "services/orchestrator/core/round/lookahead.h"
@@ -41,7 +42,8 @@ absl::StatusOr<ModeSources> MakeSources(const Mode& mode,
   if (!IsServed(info, services)) {
     return absl::UnimplementedError(
         absl::StrCat("mode '", mode.name(), "' is not served here: its ",
-                     info.service, " service is not configured"));
+                     info.service, " service is not configured; served are ",
+                     absl::StrJoin(ServedModes(services), " ")));
   }
   ModeSources made;
   made.economical = mode.As<AutoOptions>() != nullptr;

@@ -51,6 +51,7 @@ struct TargetInfo {
   PassCosts costs;
   std::string numerics_fingerprint;
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: not known
+  std::string model;                  // its name; empty: not known
 };
 
 // One round as it went, for metrics and traces.

@@ -276,8 +276,7 @@ void VerifierPool::Record(Member& member,
   WatchProgress(member, info);
   if (member.up == was_up) return;
   if (member.up) {
-    FORETOKEN_LOG(kInfo, "verifier ", member.name, " is up, numerics ",
-                  info->numerics_fingerprint);
+    FORETOKEN_LOG(kInfo, "verifier ", member.name, " is up");
   } else {
     FORETOKEN_LOG(kWarning, "verifier ", member.name,
                   " is down: ", info.status().message());
@@ -340,8 +339,11 @@ void VerifierPool::Elect(bool timed) {
     if (elected != nullptr) {
       info_ = elected->info;
       probes_without_active_ = 0;
-      FORETOKEN_LOG(kInfo, "the active model is that of verifier ",
-                    elected->name, ", numerics ", info_->numerics_fingerprint);
+      FORETOKEN_LOG(
+          kInfo, "the active model is that of verifier ", elected->name,
+          options_.logs_numerics
+              ? absl::StrCat(", numerics ", info_->numerics_fingerprint)
+              : "");
     }
   }
   for (const auto& each : members_) {

@@ -75,6 +75,9 @@ struct VerifierPoolOptions {
   int64_t prefix_slack = 4;
   double prefix_slack_share = 0.25;
   size_t max_prefix_keys = 1 << 16;  // of the table of served prefixes
+  // Whether the log names the numerics of the active model; not where the
+  // verifier writes them to the same log.
+  bool logs_numerics = true;
 };
 
 class VerifierPool {

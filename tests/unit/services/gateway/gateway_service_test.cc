@@ -800,6 +800,9 @@ TEST_F(GatewayServiceTest, ModelsAreListed) {
   EXPECT_EQ(list["data"][0]["foretoken"]["modes"], Json({"off", "auto"}));
   EXPECT_EQ(list["data"][0]["foretoken"]["default_mode"], "auto");
   EXPECT_EQ(Get("/v1/models/demo")->Body(), list["data"][0]);
+  // As clients write names with spaces.
+  EXPECT_EQ(Get("/v1/models/d%65mo")->Body(), list["data"][0]);
+  EXPECT_EQ(Get("/v1/models/demo%")->response.status, 404);
   EXPECT_EQ(Get("/v1/models/other")->response.status, 404);
 }
 

@@ -240,6 +240,21 @@ TEST(CompletionRequestTest, ErrorsNameTheField) {
   }
 }
 
+TEST(CompletionRequestTest, AValueThatIsNotServedNamesThoseThatAre) {
+  const std::pair<const char*, const char*> cases[] = {
+      {R"("suffix": "x")", R"(suffix: this value is not supported, want "")"},
+      {R"("prompt_cache_retention": "24h")",
+       R"(want "in_memory" or "in-memory")"},
+      {R"("response_format": {"type": "xml"})",
+       "want text, json_object, json_schema or structural_tag"},
+      {R"("speculation": "magic")", "want one of off "}};
+  for (const auto& [field, served] : cases) {
+    EXPECT_THAT(CompletionError(absl::StrCat(R"({"prompt": "a", )", field, "}"))
+                    .message,
+                HasSubstr(served));
+  }
+}
+
 TEST(CompletionRequestTest, SpeculationIsAModeOrAnObject) {
   const auto mode = [](const std::string& value) {
     return Completion(absl::StrCat(", \"speculation\":", value)).generation;

@@ -1,0 +1,81 @@
+#include "common/base/bound_socket.h"
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <memory>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace foretoken {
+
+absl::Status CannotListen(absl::string_view address, absl::string_view why) {
+  return absl::UnavailableError(
+      absl::StrCat("cannot listen on ", address, ": ", why));
+}
+
+absl::StatusOr<BoundSocket> BoundSocket::Bind(const std::string& address) {
+  const size_t colon = address.rfind(':');
+  if (colon == std::string::npos) {
+    return CannotListen(address, "want HOST:PORT");
+  }
+  std::string host = address.substr(0, colon);
+  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
+    host = host.substr(1, host.size() - 2);
+  }
+  addrinfo hints{};
+  hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
+  hints.ai_socktype = SOCK_STREAM;
+  addrinfo* found = nullptr;
+  const int error =
+      getaddrinfo(host.empty() ? nullptr : host.c_str(),
+                  address.substr(colon + 1).c_str(), &hints, &found);
+  if (error != 0) return CannotListen(address, gai_strerror(error));
+  const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
+      found, freeaddrinfo);
+  std::string why = "no address";
+  for (const addrinfo* a = found; a != nullptr; a = a->ai_next) {
+    const int fd =
+        socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+    if (fd < 0) {
+      why = strerror(errno);
+      continue;
+    }
+    BoundSocket made(fd, address);
+    const int on = 1, off = 0;
+    // SO_REUSEADDR takes over a port in TIME_WAIT, so that a restart can bind
+    // at once, but never a port that another server listens on.
+    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    if (a->ai_family == AF_INET6) {  // [::] is every address
+      setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+    }
+    if (bind(fd, a->ai_addr, a->ai_addrlen) == 0) return made;
+    why = strerror(errno);
+  }
+  return CannotListen(address, why);
+}
+
+BoundSocket::~BoundSocket() {
+  if (fd_ >= 0) close(fd_);
+}
+
+int BoundSocket::port() const {
+  sockaddr_storage address{};
+  socklen_t length = sizeof(address);
+  getsockname(fd_, reinterpret_cast<sockaddr*>(&address), &length);
+  return ntohs(address.ss_family == AF_INET6
+                   ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                   : reinterpret_cast<sockaddr_in&>(address).sin_port);
+}
+
+absl::StatusOr<int> BoundSocket::Listen(int backlog) && {
+  if (listen(fd_, backlog) != 0) return CannotListen(name_, strerror(errno));
+  return std::exchange(fd_, -1);
+}
+
+}  // namespace foretoken

@@ -1,0 +1,73 @@
+#include "common/base/bound_socket.h"
+
+#include <unistd.h>
+
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+#include "tests/support/raw_connection.h"
+#include "tests/support/status_matchers.h"
+
+namespace foretoken {
+namespace {
+
+using ::foretoken::testing::RawConnection;
+using ::foretoken::testing::StatusIs;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr absl::StatusCode kUnavailable = absl::StatusCode::kUnavailable;
+
+TEST(BoundSocketTest, ConnectionsAreRefusedUntilItListens) {
+  auto bound = BoundSocket::Bind("127.0.0.1:0");
+  FORETOKEN_ASSERT_OK(bound);
+  const std::string address = absl::StrCat("127.0.0.1:", bound->port());
+  EXPECT_FALSE(RawConnection(address).connected());
+  const auto fd = (*std::move(bound)).Listen(8);
+  FORETOKEN_ASSERT_OK(fd);
+  EXPECT_TRUE(RawConnection(address).connected());
+  close(*fd);
+}
+
+TEST(BoundSocketTest, APortThatIsListenedOnIsNamed) {
+  auto first = BoundSocket::Bind("127.0.0.1:0");
+  FORETOKEN_ASSERT_OK(first);
+  const std::string address = absl::StrCat("127.0.0.1:", first->port());
+  const auto fd = (*std::move(first)).Listen(8);
+  FORETOKEN_ASSERT_OK(fd);
+  EXPECT_THAT(
+      BoundSocket::Bind(address),
+      StatusIs(kUnavailable, StartsWith("cannot listen on " + address + ": ")));
+  close(*fd);
+  // Nothing is left of it.
+  FORETOKEN_EXPECT_OK(BoundSocket::Bind(address));
+}
+
+TEST(BoundSocketTest, OfTwoThatAreBoundOneListens) {
+  auto first = BoundSocket::Bind("127.0.0.1:0");
+  FORETOKEN_ASSERT_OK(first);
+  const std::string address = absl::StrCat("127.0.0.1:", first->port());
+  auto second = BoundSocket::Bind(address);
+  FORETOKEN_ASSERT_OK(second);
+  const auto fd = (*std::move(first)).Listen(8);
+  FORETOKEN_ASSERT_OK(fd);
+  EXPECT_THAT((*std::move(second)).Listen(8),
+              StatusIs(kUnavailable, HasSubstr(address)));
+  close(*fd);
+}
+
+TEST(BoundSocketTest, OtherFormsOfAddresses) {
+  EXPECT_THAT(BoundSocket::Bind("nowhere"),
+              StatusIs(kUnavailable, HasSubstr("want HOST:PORT")));
+  EXPECT_THAT(
+      BoundSocket::Bind("127.0.0.1:http"),
+      StatusIs(kUnavailable, StartsWith("cannot listen on 127.0.0.1:http: ")));
+  const auto any = BoundSocket::Bind(":0");
+  FORETOKEN_ASSERT_OK(any);
+  EXPECT_GT(any->port(), 0);
+}
+
+}  // namespace
+}  // namespace foretoken
