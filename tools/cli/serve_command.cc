@@ -16,10 +16,10 @@
 namespace foretoken::cli {
 namespace {
 
-// Flags of foretoken-local that `serve` gives where the caller does not.
-constexpr const char* kServeArguments[] = {
-    "--http-listen=127.0.0.1:8080",
-};
+// Flags of foretoken-local that `serve` gives where the caller names no address:
+// one on this machine, whose user is the only caller.
+constexpr char kListen[] = "--http-listen=127.0.0.1:8080";
+constexpr char kSingleUser[] = "--single-user";
 
 bool IsGiven(absl::string_view argument,
              const std::vector<std::string>& words) {
@@ -35,8 +35,9 @@ bool IsGiven(absl::string_view argument,
 // foretoken-local's arguments for those of `serve`, MODEL first.
 std::vector<std::string> LocalArguments(const std::vector<std::string>& words) {
   std::vector<std::string> arguments = {"foretoken-local"};
-  for (const char* argument : kServeArguments) {
-    if (!IsGiven(argument, words)) arguments.emplace_back(argument);
+  if (!IsGiven(kListen, words)) {
+    arguments.emplace_back(kListen);
+    if (!IsGiven(kSingleUser, words)) arguments.emplace_back(kSingleUser);
   }
   const bool has_model = !words.empty() && !absl::StartsWith(words[0], "-");
   if (has_model) arguments.push_back(absl::StrCat("--model=", words[0]));
