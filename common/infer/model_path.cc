@@ -9,7 +9,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/base/json.h"
 #include "common/base/mapped_file.h"
+#include "common/base/status_macros.h"
 #include "common/gguf/gguf.h"
 #include "common/gguf/gguf_files.h"
 #include "common/infer/model_weights.h"
@@ -19,10 +21,18 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Protocol buffers take UTF-8 alone; the replacement character stands for what
+// is not.
+bool IsUtf8(absl::string_view text) {
+  return !absl::StrContains(DumpJson(Json(std::string(text))), "\uFFFD");
+}
+
+// A name that shows a path tells strangers about the machine.
 bool IsName(absl::string_view name) {
-  return !name.empty() && name.size() <= kMaxModelNameBytes &&
-         absl::c_none_of(name, [](char c) {
-           return absl::ascii_iscntrl(static_cast<unsigned char>(c));
+  return !name.empty() && name.size() <= kMaxModelNameBytes && name != "." &&
+         name != ".." && IsUtf8(name) && absl::c_none_of(name, [](char c) {
+           return c == '/' || c == '\\' ||
+                  absl::ascii_iscntrl(static_cast<unsigned char>(c));
          });
 }
 
@@ -53,7 +63,12 @@ absl::string_view WithoutSplit(absl::string_view stem) {
 
 absl::Status CheckModelPath(const std::string& path) {
   std::error_code error;
-  if (!fs::exists(path, error)) {
+  const bool exists = fs::exists(path, error);
+  if (error) {
+    return absl::PermissionDeniedError(
+        absl::StrCat(path, ": ", error.message()));
+  }
+  if (!exists) {
     return absl::NotFoundError(
         absl::StrCat(path, ": no such file or directory"));
   }
@@ -63,6 +78,7 @@ absl::Status CheckModelPath(const std::string& path) {
         absl::StrCat(path, ": not a model directory: it has no config.json"));
   }
   if (IsGgufFile(path)) return absl::OkStatus();
+  FORETOKEN_RETURN_IF_ERROR(MappedFile::Open(path).status());
   return absl::InvalidArgumentError(
       absl::StrCat(path, ": not a GGUF file or model directory"));
 }
@@ -80,8 +96,9 @@ std::string ModelNameOf(const std::string& path) {
     std::string own = GgufName(path);
     if (IsName(own)) return own;
   }
-  // "." and a trailing slash have no name of their own.
-  fs::path whole = fs::weakly_canonical(path, error);
+  // "." and a trailing slash have no name of their own. Links keep theirs: what
+  // they point to may be called by a hash.
+  fs::path whole = fs::absolute(path, error).lexically_normal();
   if (error) whole = path;
   if (!whole.has_filename()) whole = whole.parent_path();
   const std::string file = whole.filename().string();

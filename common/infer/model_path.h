@@ -14,19 +14,21 @@
 namespace foretoken {
 
 // NotFound: "PATH: no such file or directory", or a directory without a
-// config.json. InvalidArgument: "PATH: not a GGUF file or model directory".
+// config.json. InvalidArgument: "PATH: not a GGUF file or model directory". A
+// path that cannot be read gives the system's reason.
 absl::Status CheckModelPath(const std::string& path);
 
 // CheckModelPath, and whether the model is one that can be loaded: its
-// configuration, and the names, types and shapes of its tensors. Reads no
-// weights. A model with features that are not supported is Unimplemented:
-// "model not supported: FILE: KEY is VALUE, want ...".
+// configuration, and the names, types and shapes of its tensors. Of weights it
+// reads only an output matrix that should equal the embeddings. A model with
+// features that are not supported is Unimplemented: "model not supported: FILE:
+// KEY is VALUE, want ...".
 absl::Status CheckModel(const std::string& path);
 
 // The name that the model gives itself: general.name of a GGUF file. Without
 // one, the file's name without .gguf and the number of its split; that of the
-// directory. 1 to kMaxModelNameBytes bytes without control characters; never a
-// path. "model" for a path that has no name.
+// directory. 1 to kMaxModelNameBytes bytes of UTF-8 without control characters
+// and slashes. "model" for a path that has no name.
 std::string ModelNameOf(const std::string& path);
 
 inline constexpr size_t kMaxModelNameBytes = 128;

@@ -58,6 +58,9 @@ absl::StatusOr<int> Run(const ServiceInfo& info,
   for (const std::string& address : server->addresses()) {
     FORETOKEN_LOG(kInfo, "listening on ", address);
   }
+  if (config.rpc.listen.empty()) {
+    FORETOKEN_LOG(kInfo, "no gRPC: give --listen to open it");
+  }
   // The last line of the start.
   if (const std::string url = service->Url(); !url.empty()) {
     FORETOKEN_LOG(kInfo, "serving ", url);

@@ -38,8 +38,8 @@ inline constexpr size_t kMaxFingerprintBytes = 1024;
 inline constexpr double kMinCallerWeight = 0.01;
 inline constexpr double kMaxCallerWeight = 100;
 
-// The fields of a request for output (generation.h) that the verifier gets
-// unchanged.
+// The fields of a request for output (generation.h) that the verifier gets as
+// well.
 struct SessionTerms {
   // Bounds every sharing of text, prefix pages among it; empty: this request
   // alone.
@@ -53,7 +53,9 @@ struct SessionTerms {
   absl::Time deadline = absl::InfiniteFuture();
 };
 
-struct SessionRequest : SessionTerms {  // `sampling` with the final seed
+// Its `sampling` has the final seed. Its cache_scope bounds prefix pages alone:
+// it may be a scope of nothing else (GenerationRequest::scope_of_pages).
+struct SessionRequest : SessionTerms {
   // The prompt (BOS included); on a replay, followed by the output so far.
   std::vector<TokenId> tokens;
   int64_t prompt_length = 0;  // of `tokens`, at least 1

@@ -250,6 +250,7 @@ absl::Status RefuseUnknownKeys(const GgufMetadata& metadata) {
 }
 
 // Under their keys, or the older ones that such files still have.
+// An id outside the vocabulary is none: the model is good for all else.
 absl::StatusOr<FimTokens> ReadFimTokens(const GgufMetadata& metadata,
                                         int64_t vocab_size) {
   constexpr std::pair<const char*, TokenId FimTokens::*> kKeys[] = {
@@ -262,11 +263,13 @@ absl::StatusOr<FimTokens> ReadFimTokens(const GgufMetadata& metadata,
       {"tokenizer.ggml.fim_pad_token_id", &FimTokens::pad},
       {"tokenizer.ggml.fim_rep_token_id", &FimTokens::repository},
       {"tokenizer.ggml.fim_sep_token_id", &FimTokens::file}};
+  constexpr int64_t kMaxId = 0xFFFFFFFF;
   FimTokens tokens;
   for (const auto& [key, member] : kKeys) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> id,
-                               metadata.Integer(key, 0, vocab_size - 1));
-    if (id.has_value()) tokens.*member = static_cast<TokenId>(*id);
+                               metadata.Integer(key, 0, kMaxId));
+    if (id.value_or(vocab_size) >= vocab_size) continue;
+    tokens.*member = static_cast<TokenId>(*id);
   }
   return tokens;
 }

@@ -18,8 +18,8 @@ servers grew. Exit status 1, with the reason on stderr: a hostile
 request was answered by something else than 200, 400, 413, 429 or 503, a
 hostile kind was never answered, the process that sends them died, the first
 caller was refused, its 95th percentile is more than --max-ratio times what it
-is alone or next to requests without a constraint, or a hostile request took
-longer than --max-seconds (both only if they are given).
+is alone and than what it is next to requests without a constraint, or a hostile
+request took longer than --max-seconds (both only if they are given).
 """
 
 import argparse
@@ -295,7 +295,7 @@ def under_attack(port, at_once, make, count):
     going.set()
     results = multiprocessing.Queue()
     attackers = multiprocessing.Process(
-        target=attack, args=(options, make, going, results), daemon=True)
+        target=attack, args=(port, at_once, make, going, results), daemon=True)
     attackers.start()
     try:
         receive(results, attackers)

@@ -135,9 +135,9 @@ def main():
         checked += 1
         if problem:
             problems.append(f"{page}:{line}: {text}: {problem}")
-    print("\n".join(problems))
     if checked < 50:
         problems.append(f"only {checked} commands were found")
+    print("\n".join(problems))
     print(f"{checked} commands, {len(problems)} problems")
     sys.exit(1 if problems else 0)
 

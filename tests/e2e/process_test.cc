@@ -115,7 +115,7 @@ TEST(ProcessTest, EveryProgramNamesItsCommitAndWhetherAGpuModuleWasBuilt) {
     const CommandResult ran = RunBinary(binary, dir, "--version");
     EXPECT_EQ(ran.exit_status, 0) << binary;
     EXPECT_THAT(ran.out, ::testing::MatchesRegex(
-                             "foretoken[a-z-]* [0-9.]+ \\(commit [0-9a-z-]+; "
+                             "foretoken[a-z-]* [0-9.]+ \\(commit [0-9a-z.-]+; "
                              "services, PostgreSQL, (no )?GPU module\\)\n"))
         << binary;
   }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/algorithm/container.h"
+#include "absl/status/status.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/config/flags.h"
@@ -47,6 +48,12 @@ std::vector<std::string> LocalArguments(const std::vector<std::string>& words) {
 }
 
 absl::Status Serve(const std::vector<std::string>& words) {
+  if (!words.empty() && absl::StartsWith(words[0], "-") &&
+      !absl::StartsWith(words.back(), "-") && !IsGiven("--model", words) &&
+      !IsGiven("--random-model", words)) {
+    return absl::InvalidArgumentError(
+        "MODEL comes first: foretoken serve MODEL [FLAGS]");
+  }
   const std::vector<std::string> arguments = LocalArguments(words);
   std::vector<const char*> argv;
   for (const std::string& argument : arguments) {

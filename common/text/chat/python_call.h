@@ -2,6 +2,8 @@
 // <|python_tag|>: the call of a built-in tool, brave_search.call(query="..."),
 // or code, which becomes the argument `code` of a call of code_interpreter.
 // Where these tools are not offered it is content, after the tag.
+//
+// Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_PYTHON_CALL_H_
 #define FORETOKEN_COMMON_TEXT_CHAT_PYTHON_CALL_H_
 

@@ -21,8 +21,7 @@
 // the target's tree and count once the draft model has drawn them.
 //
 // The KV of the path that all nodes of the next pass share is kept; other rows
-// are computed again, since a row costs little compared with a
-// pass.
+// are computed again, since a row costs little compared with a pass.
 //
 // Source: the expansion by the draft model's confidence is that of EAGLE-2,
 // arXiv:2406.16858; here the expected gain decides, and no fixed size.

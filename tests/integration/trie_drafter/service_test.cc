@@ -271,7 +271,9 @@ TEST(TrieDrafterConfigTest, SecretsOfTheUrlAreNeitherTakenNorShown) {
   const auto config = rpc::ParseFlags(1, argv.data(), &service);
   unsetenv("FORETOKEN_REDIS_URL");
   ASSERT_THAT(config, IsOk());
-  EXPECT_THAT(config->effective, ::testing::Not(HasSubstr("hunter2")));
+  EXPECT_THAT(config->changes,
+              ::testing::AllOf(HasSubstr("redis-url="),
+                               ::testing::Not(HasSubstr("hunter2"))));
   const auto address = trie_drafter::RedisAddress::Parse(service.redis_url);
   ASSERT_THAT(address, IsOk());
   EXPECT_EQ(address->password, "hunter2");

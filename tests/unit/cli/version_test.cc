@@ -12,7 +12,7 @@ TEST(VersionTest, ItNamesTheCommitAndWhatWasBuiltIn) {
   EXPECT_EQ(ran.exit_status, 0);
   EXPECT_THAT(ran.out,
               ::testing::MatchesRegex(
-                  "foretoken [0-9.]+ \\(commit [0-9a-z-]+; [A-Za-z, ]+, "
+                  "foretoken [0-9.]+ \\(commit [0-9a-z.-]+; [A-Za-z, ]+, "
                   "(no )?GPU module\\)\n"));
 }
 

@@ -73,6 +73,17 @@ TEST(ModelNameTest, OthersAreCalledAsTheirFileOrDirectory) {
   // Names that would break a line or a page.
   EXPECT_EQ(ModelNameOf(WriteGguf(dir, "b.gguf", "two\nlines")), "b");
   EXPECT_EQ(ModelNameOf(WriteGguf(dir, "b.gguf", std::string(129, 'n'))), "b");
+  // A protocol buffer cannot carry this one, and these show a path.
+  EXPECT_EQ(ModelNameOf(WriteGguf(dir, "b.gguf", "caf\xe9")), "b");
+  for (const char* path : {"/srv/models/x", "models/x", "a\\b", ".", ".."}) {
+    EXPECT_EQ(ModelNameOf(WriteGguf(dir, "b.gguf", path)), "b") << path;
+  }
+  EXPECT_EQ(ModelNameOf(WriteGguf(dir, "b.gguf", "\u6a21\u578b")),
+            "\u6a21\u578b");
+  // A cache of links to files that are called by their hash.
+  WriteGguf(dir, "0123abcd", "");
+  std::filesystem::create_symlink("0123abcd", dir.path() + "/linked.gguf");
+  EXPECT_EQ(ModelNameOf(dir.path() + "/linked.gguf"), "linked");
   const std::string target = SourcePath("tools/demo/target");
   EXPECT_EQ(ModelNameOf(target), "target");
   EXPECT_EQ(ModelNameOf(target + "/"), "target");

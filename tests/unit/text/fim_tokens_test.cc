@@ -20,9 +20,7 @@ namespace foretoken {
 namespace {
 
 using ::foretoken::testing::IsOk;
-using ::foretoken::testing::StatusIs;
 using ::testing::ElementsAre;
-using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
@@ -109,9 +107,15 @@ TEST(FimTokensTest, GgufFilesNameThemById) {
     EXPECT_THAT((*tokenizer)->fim_tokens().ends(), ElementsAre(1, 2, 3, 4));
     EXPECT_EQ((*tokenizer)->fim_tokens().file, 4);
   }
-  EXPECT_THAT(LoadGguf({{"fim_pre_token_id", 5}}),
-              StatusIs(absl::StatusCode::kInvalidArgument,
-                       HasSubstr("fim_pre_token_id")));
+}
+
+TEST(FimTokensTest, AnIdOutsideTheVocabularyIsNone) {
+  const auto tokenizer = LoadGguf({{"fim_pre_token_id", 5},
+                                   {"fim_suf_token_id", 0xFFFFFFFF},
+                                   {"fim_mid_token_id", 3}});
+  ASSERT_THAT(tokenizer, IsOk());
+  EXPECT_FALSE((*tokenizer)->fim_tokens().complete());
+  EXPECT_EQ((*tokenizer)->fim_tokens().middle, 3);
 }
 
 }  // namespace
