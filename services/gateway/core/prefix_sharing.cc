@@ -4,6 +4,7 @@
 #include <random>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/base/host_names.h"
@@ -11,8 +12,8 @@
 namespace foretoken::gateway {
 namespace {
 
-// The scope of each authenticated caller.
-constexpr char kOwn[] = "own";
+// Before the name of an authenticated caller.
+constexpr char kOwn[] = "own:";
 constexpr int kSecretWords = 8;  // of 32 bits
 
 // Headers of proxies, load balancers and tunnels that do not begin with
@@ -75,7 +76,7 @@ PrefixSharing::PrefixSharing(bool enabled, bool single_user)
 std::string PrefixSharing::ScopeOf(const HttpRequest& request,
                                    const Caller& caller) const {
   if (!enabled_) return "";
-  if (caller.authenticated) return kOwn;
+  if (caller.authenticated) return absl::StrCat(kOwn, caller.name);
   // Names of --allowed-hosts belong to proxies, so only the machine's own names
   // count.
   const bool direct = IsLoopbackPeer(request.peer) &&

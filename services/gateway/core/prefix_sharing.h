@@ -27,8 +27,9 @@ class PrefixSharing {
   PrefixSharing(bool enabled, bool single_user);
 
   // For GenerationRequest::prefix_scope; empty: the request shares nothing.
-  // `caller` has sent `request`. The scopes of all authenticated callers have
-  // the same name: the orchestrator keeps callers apart.
+  // `caller` has sent `request`. The orchestrator keeps callers apart; the name
+  // of an authenticated one is in the scope all the same, for an orchestrator
+  // that takes all of them for the gateway.
   std::string ScopeOf(const HttpRequest& request, const Caller& caller) const;
 
  private:

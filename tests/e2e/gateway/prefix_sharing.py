@@ -226,7 +226,7 @@ def check_callers(servers, with_drafts):
     expect(cached, whole_pages(prompt, prompt), "a known prompt_cache_key")
     _, cached = servers.chat(whole, bob, prompt_cache_key="x")
     expect(cached, 0, "another caller's prompt_cache_key")
-    _, cached = servers.chat(whole, bob, cache_scope="own")
+    _, cached = servers.chat(whole, bob, cache_scope="own:alice")
     expect(cached, 0, "a cache scope that is called like that of pages")
     if with_drafts:
         before = servers.sample(DRAFT_REUSED)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/rpc/auth.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/services/gateway/service_fixture.h"
@@ -34,11 +35,27 @@ TEST(PrefixSharingTest, CallersWithKeysShareUnlessItIsOff) {
   const PrefixSharing sharing(/*enabled=*/true, /*single_user=*/false);
   const std::string own = sharing.ScopeOf(From("192.0.2.1"), kAlice);
   EXPECT_NE(own, "");
-  // Every gateway gives the same name: the orchestrator adds whose it is.
+  // Every gateway gives the same name.
   EXPECT_EQ(PrefixSharing(true, true)
                 .ScopeOf(Local({{"X-Forwarded-For", "192.0.2.9"}}), kAlice),
             own);
   EXPECT_EQ(PrefixSharing(false, true).ScopeOf(Local(), kAlice), "");
+}
+
+// Also for an orchestrator that takes both for the gateway.
+TEST(PrefixSharingTest, ScopesOfTwoCallersDiffer) {
+  const PrefixSharing sharing(/*enabled=*/true, /*single_user=*/false);
+  const std::string alice = sharing.ScopeOf(Local(), kAlice);
+  for (const char* name : {"bob", "", "alice2", "Alice"}) {
+    const Caller other = {.name = name, .authenticated = true};
+    EXPECT_NE(sharing.ScopeOf(Local(), other), alice) << name;
+  }
+  // The longest name leaves a scope that is served.
+  const Caller longest = {.name = std::string(rpc::Callers::kMaxNameBytes, 'a'),
+                          .authenticated = true};
+  const std::string scope = sharing.ScopeOf(Local(), longest);
+  EXPECT_NE(scope, alice);
+  EXPECT_LE(scope.size(), kMaxCacheScopeBytes);
 }
 
 TEST(PrefixSharingTest, WithoutKeysASingleUserShares) {
