@@ -205,8 +205,13 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
     if (callers_->Find(header, Principal(metadata)).has_value()) {
       return grpc::Status::OK;
     }
-    // Gateways probe with an invalid principal: do not count those.
-    if (!callers_->Find(header).has_value()) callers_->CountStranger();
+    if (callers_->Find(header).has_value()) {
+      // Gateways ask with one every few seconds: neither counted nor logged.
+      return grpc::Status(grpc::StatusCode::UNAUTHENTICATED,
+                          absl::StrCat("want the name of a caller in `",
+                                       kPrincipalKey, "`"));
+    }
+    callers_->CountStranger();
     if (throttle_.Take()) {
       FORETOKEN_LOG(kWarning, "refused a call without a known token",
                     path == metadata.end()
