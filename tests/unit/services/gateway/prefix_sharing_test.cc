@@ -6,7 +6,6 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/auth.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/unit/services/gateway/service_fixture.h"
@@ -50,9 +49,8 @@ TEST(PrefixSharingTest, ScopesOfTwoCallersDiffer) {
     const Caller other = {.name = name, .authenticated = true};
     EXPECT_NE(sharing.ScopeOf(Local(), other), alice) << name;
   }
-  // The longest name leaves a scope that is served.
-  const Caller longest = {.name = std::string(rpc::Callers::kMaxNameBytes, 'a'),
-                          .authenticated = true};
+  // The longest name of a key file leaves a scope that is served.
+  const Caller longest = {.name = std::string(64, 'a'), .authenticated = true};
   const std::string scope = sharing.ScopeOf(Local(), longest);
   EXPECT_NE(scope, alice);
   EXPECT_LE(scope.size(), kMaxCacheScopeBytes);
