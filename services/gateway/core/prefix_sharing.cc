@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "common/base/digest.h"
 #include "common/base/host_names.h"
 
 namespace foretoken::gateway {
@@ -83,6 +84,25 @@ std::string PrefixSharing::ScopeOf(const HttpRequest& request,
                       IsOwnHost(request.Header("Host"), /*allowed=*/{}) &&
                       !IsForwarded(request) && !IsOfAnotherSite(request);
   return direct ? single_users_ : "";
+}
+
+void PrefixSharing::SetScopes(const HttpRequest& head, const Caller& caller,
+                              ApiRequest& request) const {
+  const std::string own = ScopeOf(head, caller);
+  if (request.own_prefixes) request.generation.prefix_scope = own;
+  std::string& scope = request.generation.cache_scope;
+  if (scope.empty() || request.scope_fields.empty() || caller.authenticated) {
+    return;
+  }
+  if (own.empty()) {
+    scope.clear();
+    request.ignored_fields.insert(request.ignored_fields.end(),
+                                  request.scope_fields.begin(),
+                                  request.scope_fields.end());
+    return;
+  }
+  // Both together, within the limit of a scope.
+  scope = HexDigest(HmacSha256(own, scope));
 }
 
 }  // namespace foretoken::gateway
