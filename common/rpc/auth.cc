@@ -30,12 +30,15 @@ constexpr int64_t kMaxPerMinute = 1'000'000'000;
 // Label in metrics of all callers without a name of their own.
 constexpr char kUnnamed[] = "other";
 constexpr char kSpeaksForOthers[] = "speaks_for_others";
+// Bytes of a token's hash that name an account without a name of its own.
+constexpr size_t kNameDigestBytes = 8;
 
 absl::string_view View(grpc::string_ref ref) {
   return {ref.data(), ref.size()};
 }
 
 struct TokenLine {
+  int number = 0;  // in the file, from 1
   std::string token;
   std::string name;
   std::optional<double> weight;
@@ -135,6 +138,7 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path,
     line = absl::StripAsciiWhitespace(line);
     if (line.empty() || line.front() == '#') continue;
     TokenLine& token = tokens.emplace_back();
+    token.number = line_number;
     std::string problem = ParseLine(line, token);
     if (problem.empty() && names_only && token.has_attributes) {
       problem =
@@ -174,6 +178,13 @@ absl::StatusOr<std::vector<TokenLine>> ReadTokens(const std::string& path,
   return tokens;
 }
 
+// Names an account in logs and limits without revealing its token.
+std::string NameOfUnnamed(const Sha256Digest& digest) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(digest.data()),
+                                kNameDigestBytes);
+  return absl::StrCat("token-", absl::BytesToHexString(bytes));
+}
+
 absl::string_view Principal(
     const std::multimap<grpc::string_ref, grpc::string_ref>& metadata) {
   const auto principal = metadata.find(kPrincipalKey);
@@ -205,8 +216,13 @@ class BearerProcessor final : public grpc::AuthMetadataProcessor {
     if (callers_->Find(header, Principal(metadata)).has_value()) {
       return grpc::Status::OK;
     }
-    // Gateways probe with an invalid principal: do not count those.
-    if (!callers_->Find(header).has_value()) callers_->CountStranger();
+    if (callers_->Find(header).has_value()) {
+      // Gateways ask with one every few seconds: neither counted nor logged.
+      return grpc::Status(
+          grpc::StatusCode::UNAUTHENTICATED,
+          absl::StrCat("want the name of a caller in `", kPrincipalKey, "`"));
+    }
+    callers_->CountStranger();
     if (throttle_.Take()) {
       FORETOKEN_LOG(kWarning, "refused a call without a known token",
                     path == metadata.end()
@@ -237,6 +253,7 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenLine> lines,
                              ReadTokens(path, /*names_only=*/false));
   std::vector<Known> known;
+  std::map<std::string, int> uses;  // by name
   for (const TokenLine& line : lines) {
     Known& added = known.emplace_back();
     // Keep only the hash: the process does not hold the tokens.
@@ -250,14 +267,17 @@ absl::StatusOr<std::vector<Callers::Known>> Callers::Read(
     added.caller.requests_per_minute = line.requests_per_minute.value_or(0);
     added.caller.tokens_per_minute = line.tokens_per_minute.value_or(0);
     added.speaks_for_others = line.speaks_for_others;
-    if (line.name.empty()) {
-      // Four bytes of the hash tell accounts apart in logs and limits without
-      // revealing the token.
-      const absl::string_view digest(
-          reinterpret_cast<const char*>(added.digest.data()), 4);
-      added.caller.name =
-          absl::StrCat("token-", absl::BytesToHexString(digest));
-    }
+    if (line.name.empty()) added.caller.name = NameOfUnnamed(added.digest);
+    ++uses[added.caller.name];
+  }
+  // A token without a name has an account of its own.
+  for (size_t i = 0; i < known.size(); ++i) {
+    const Caller& caller = known[i].caller;
+    if (caller.named || uses[caller.name] == 1) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ":", lines[i].number,
+                     ": another line has this token, or the name ", caller.name,
+                     " that stands for it"));
   }
   return known;
 }

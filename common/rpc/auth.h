@@ -54,7 +54,8 @@ class Callers {
 
   // InvalidArgument names file and line of a token that is too short, of an
   // attribute that is unknown, out of range, or differs from another line's for
-  // the same name, and a file without any token; it never repeats a token.
+  // the same name, of a token without a name whose account another line has,
+  // too, and a file without any token; it never repeats a token.
   static absl::StatusOr<std::shared_ptr<const Callers>> Load(
       const std::string& path, Clock clock = MonotonicClock());
 

@@ -55,9 +55,12 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
   flags.Require("single-user", [this]() -> std::string {
     if (!gateway.single_user) return "";
     for (const std::string& address : http.listen) {
-      if (rpc::IsLocalAddress(address)) continue;
-      return absl::StrCat("want addresses of this machine alone, not ",
-                          address);
+      // Requests to a socket file never share: most often a proxy calls there.
+      if (rpc::IsUnixAddress(address) || !rpc::IsLocalAddress(address)) {
+        return absl::StrCat(
+            "want loopback addresses (HOST:PORT of this machine) alone, not ",
+            address);
+      }
     }
     return "";
   });

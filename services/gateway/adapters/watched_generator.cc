@@ -30,6 +30,7 @@ WatchedGenerator::WatchedGenerator(
     std::unique_ptr<rpc::GenerationClient> client, bool with_principals,
     const ModelTimes& times, std::unique_ptr<rpc::GenerationClient> unwatched)
     : times_(times),
+      with_principals_(with_principals),
       client_(std::move(client)),
       unwatched_(std::move(unwatched)) {
   if (with_principals) {
@@ -51,6 +52,7 @@ void WatchedGenerator::Refresh() {
   while (true) {
     AskForModel();
     AskForReason();
+    CheckPrincipals();
     absl::MutexLock lock(&mu_);
     if (AwaitFor(mu_, absl::Condition(&stopping_), times_.refresh)) return;
   }
@@ -99,21 +101,20 @@ void WatchedGenerator::AskForReason() {
 }
 
 void WatchedGenerator::CheckPrincipals() {
+  if (!with_principals_) return;
+  const absl::Time now = MonotonicNow();
   {
     absl::MutexLock lock(&mu_);
     // Only with a model: the token is known then, and a refusal is the name's.
-    if (principals_.ok() || !info_.has_value() || checking_ ||
-        MonotonicNow() < check_again_) {
-      return;
-    }
+    if (!info_.has_value() || checking_ || now < check_again_) return;
     checking_ = true;
+    check_again_ = now + times_.refresh;
   }
   client_->AskInfo(
-      {.principal = kInvalidPrincipal}, MonotonicNow() + kModelTime,
+      {.principal = kInvalidPrincipal}, now + kModelTime,
       [this](const absl::StatusOr<GeneratorInfo>& info) {
         absl::MutexLock lock(&mu_);
         checking_ = false;
-        check_again_ = MonotonicNow() + times_.refresh;
         if (absl::IsUnauthenticated(info.status())) {
           principals_ = absl::OkStatus();
         } else if (info.ok()) {

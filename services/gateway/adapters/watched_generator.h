@@ -73,17 +73,19 @@ class WatchedGenerator final : public Generator {
   void AskForModel() ABSL_LOCKS_EXCLUDED(mu_);
   // Asks why requests are not served, where they are not.
   void AskForReason() ABSL_LOCKS_EXCLUDED(mu_);
-  // Asks the orchestrator, until it is known, whether it takes this service's
-  // word for who calls.
+  // Asks the orchestrator whether it takes this service's word for who calls,
+  // again and again: its token file may change while it runs.
   void CheckPrincipals() ABSL_LOCKS_EXCLUDED(mu_);
 
   const ModelTimes times_;
+  const bool with_principals_;
 
   absl::Mutex mu_;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
   std::optional<GeneratorInfo> info_ ABSL_GUARDED_BY(mu_);
   absl::Time expires_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // info_
-  // OK once the check has shown that calls are made in the callers' names.
+  // OK while the latest check has shown that calls are made in the callers'
+  // names.
   absl::Status principals_ ABSL_GUARDED_BY(mu_);
   bool checking_ ABSL_GUARDED_BY(mu_) = false;
   absl::Time check_again_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();

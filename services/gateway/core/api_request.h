@@ -68,6 +68,9 @@ struct ApiRequest {
   // It names no cache scope, so it may share prefix pages with its caller's
   // other requests (prefix_sharing.h).
   bool own_prefixes = true;
+  // Fields of other servers that name generation.cache_scope; empty if the
+  // request names it itself, or none.
+  std::vector<std::string> scope_fields;
   bool want_tokens = false;    // "foretoken": {"tokens": true}
   bool want_rounds = false;
   std::vector<Prompt> prompts;              // completions

@@ -408,16 +408,13 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
                    "invalid_value"));
     return;
   }
+  prefixes_.SetScopes(context.request, context.caller, request);
   if (!request.ignored_fields.empty()) {
     context.headers.emplace_back("X-Foretoken-Ignored-Fields",
                                  absl::StrJoin(request.ignored_fields, ", "));
   }
   GenerationRequest& generation = request.generation;
   generation.max_tokens = *request.max_tokens;
-  if (request.own_prefixes) {
-    generation.prefix_scope =
-        prefixes_.ScopeOf(context.request, context.caller);
-  }
   generation.caller = context.caller;
   generation.deadline = context.deadline;
   generation.request_id = context.request_id;

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/mix.h"
@@ -195,11 +196,27 @@ void ReadSpeculation(RequestFields& fields, GenerationRequest& request) {
                   : read);
 }
 
+// The names by which the request gives `field`; none if it gives its own.
+std::vector<std::string> OtherNames(const RequestFields& fields,
+                                    absl::string_view field) {
+  const std::vector<absl::string_view> given = fields.GivenNames();
+  if (absl::c_linear_search(given, field)) return {};
+  std::vector<std::string> names;
+  for (const FieldRule& rule : FieldRules()) {
+    if (rule.use == FieldUse::kName && rule.detail == field &&
+        absl::c_linear_search(given, rule.name)) {
+      names.emplace_back(rule.name);
+    }
+  }
+  return names;
+}
+
 // The scope within which the request shares text: "" is none at all, unlike a
 // request that says nothing about it. So is llama.cpp's cache_prompt: false.
 void ReadScope(RequestFields& fields, ApiRequest& request) {
   const std::optional<std::string> scope =
       fields.Text("cache_scope", kMaxCacheScopeBytes);
+  request.scope_fields = OtherNames(fields, "cache_scope");
   const bool reuses = fields.Bool("cache_prompt", true);
   request.own_prefixes = reuses && !scope.has_value();
   request.generation.cache_scope = scope.value_or("");

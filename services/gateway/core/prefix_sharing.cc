@@ -4,15 +4,17 @@
 #include <random>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
+#include "common/base/digest.h"
 #include "common/base/host_names.h"
 
 namespace foretoken::gateway {
 namespace {
 
-// The scope of each authenticated caller.
-constexpr char kOwn[] = "own";
+// Before the name of an authenticated caller.
+constexpr char kOwn[] = "own:";
 constexpr int kSecretWords = 8;  // of 32 bits
 
 // Headers of proxies, load balancers and tunnels that do not begin with
@@ -75,13 +77,32 @@ PrefixSharing::PrefixSharing(bool enabled, bool single_user)
 std::string PrefixSharing::ScopeOf(const HttpRequest& request,
                                    const Caller& caller) const {
   if (!enabled_) return "";
-  if (caller.authenticated) return kOwn;
+  if (caller.authenticated) return absl::StrCat(kOwn, caller.name);
   // Names of --allowed-hosts belong to proxies, so only the machine's own names
   // count.
   const bool direct = IsLoopbackPeer(request.peer) &&
                       IsOwnHost(request.Header("Host"), /*allowed=*/{}) &&
                       !IsForwarded(request) && !IsOfAnotherSite(request);
   return direct ? single_users_ : "";
+}
+
+void PrefixSharing::SetScopes(const HttpRequest& head, const Caller& caller,
+                              ApiRequest& request) const {
+  const std::string own = ScopeOf(head, caller);
+  if (request.own_prefixes) request.generation.prefix_scope = own;
+  std::string& scope = request.generation.cache_scope;
+  if (scope.empty() || request.scope_fields.empty() || caller.authenticated) {
+    return;
+  }
+  if (own.empty()) {
+    scope.clear();
+    request.ignored_fields.insert(request.ignored_fields.end(),
+                                  request.scope_fields.begin(),
+                                  request.scope_fields.end());
+    return;
+  }
+  // Both together, within the limit of a scope.
+  scope = HexDigest(HmacSha256(own, scope));
 }
 
 }  // namespace foretoken::gateway

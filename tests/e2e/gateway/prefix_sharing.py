@@ -226,7 +226,7 @@ def check_callers(servers, with_drafts):
     expect(cached, whole_pages(prompt, prompt), "a known prompt_cache_key")
     _, cached = servers.chat(whole, bob, prompt_cache_key="x")
     expect(cached, 0, "another caller's prompt_cache_key")
-    _, cached = servers.chat(whole, bob, cache_scope="own")
+    _, cached = servers.chat(whole, bob, cache_scope="own:alice")
     expect(cached, 0, "a cache scope that is called like that of pages")
     if with_drafts:
         before = servers.sample(DRAFT_REUSED)
@@ -252,6 +252,12 @@ def check_single_user(servers):
         expect(cached, 0, f"a request with {name}")
     _, cached = servers.chat(whole)
     expect(cached, whole_pages(prompt, prompt), "a request that is repeated")
+    for want in 0, whole_pages(prompt, prompt):
+        _, cached = servers.chat(whole, prompt_cache_key="x")
+        expect(cached, want, "a prompt_cache_key")
+    for fields in {"prompt_cache_key": "x"}, {"cache_scope": "x"}:
+        _, cached = servers.chat(whole, headers={"Via": "1.1 proxy"}, **fields)
+        expect(cached, 0, f"{fields} of a request with Via")
 
 
 def check_nothing(servers, key=None):
@@ -260,6 +266,9 @@ def check_nothing(servers, key=None):
     for _ in range(2):
         _, cached = servers.chat(messages, key)
         expect(cached, 0, "cached tokens")
+        if key is None:
+            _, cached = servers.chat(messages, prompt_cache_key="x")
+            expect(cached, 0, "a prompt_cache_key without keys")
     expect(servers.sample(REUSED), 0, "pages that were found")
 
 

@@ -67,6 +67,31 @@ TEST(CallersTest, ATokenHasANameAShareAndALimit) {
   EXPECT_EQ(gamma->requests_per_minute, 0);
 }
 
+TEST(CallersTest, ATokenWithoutANameHasItsAccountAlone) {
+  const testing::TempDir dir;
+  const auto callers = Callers::Load(dir.Write("one", "alpha-alpha-alpha\n"));
+  FORETOKEN_ASSERT_OK(callers);
+  const std::string name = (*callers)->Find("Bearer alpha-alpha-alpha")->name;
+  EXPECT_THAT(name, ::testing::MatchesRegex("token-[0-9a-f]{16}"));
+  const auto load = [&](const std::string& lines) {
+    return Callers::Load(dir.Write("two", lines)).status();
+  };
+  const std::string named = absl::StrCat("beta-beta-beta-beta ", name, "\n");
+  // In either order, and where the token itself comes twice.
+  for (const std::string& twice :
+       {absl::StrCat("# x\nalpha-alpha-alpha\n", named),
+        absl::StrCat(named, "alpha-alpha-alpha\n"),
+        std::string("# x\nalpha-alpha-alpha\nalpha-alpha-alpha weight=2\n")}) {
+    EXPECT_THAT(load(twice),
+                StatusIs(absl::StatusCode::kInvalidArgument,
+                         AllOf(HasSubstr("two:2: another line has this token"),
+                               HasSubstr(name), Not(HasSubstr("alpha")))))
+        << twice;
+  }
+  FORETOKEN_EXPECT_OK(load(named + "gamma-gamma-gamma\n"));
+  FORETOKEN_EXPECT_OK(load("alpha-alpha-alpha\ngamma-gamma-gamma\n"));
+}
+
 TEST(CallersTest, OnlyANamedTokenSpeaksForOthers) {
   const testing::TempDir dir;
   const auto callers = Callers::Load(

@@ -34,11 +34,26 @@ TEST(PrefixSharingTest, CallersWithKeysShareUnlessItIsOff) {
   const PrefixSharing sharing(/*enabled=*/true, /*single_user=*/false);
   const std::string own = sharing.ScopeOf(From("192.0.2.1"), kAlice);
   EXPECT_NE(own, "");
-  // Every gateway gives the same name: the orchestrator adds whose it is.
+  // Every gateway gives the same name.
   EXPECT_EQ(PrefixSharing(true, true)
                 .ScopeOf(Local({{"X-Forwarded-For", "192.0.2.9"}}), kAlice),
             own);
   EXPECT_EQ(PrefixSharing(false, true).ScopeOf(Local(), kAlice), "");
+}
+
+// Also for an orchestrator that takes both for the gateway.
+TEST(PrefixSharingTest, ScopesOfTwoCallersDiffer) {
+  const PrefixSharing sharing(/*enabled=*/true, /*single_user=*/false);
+  const std::string alice = sharing.ScopeOf(Local(), kAlice);
+  for (const char* name : {"bob", "", "alice2", "Alice"}) {
+    const Caller other = {.name = name, .authenticated = true};
+    EXPECT_NE(sharing.ScopeOf(Local(), other), alice) << name;
+  }
+  // The longest name of a key file leaves a scope that is served.
+  const Caller longest = {.name = std::string(64, 'a'), .authenticated = true};
+  const std::string scope = sharing.ScopeOf(Local(), longest);
+  EXPECT_NE(scope, alice);
+  EXPECT_LE(scope.size(), kMaxCacheScopeBytes);
 }
 
 TEST(PrefixSharingTest, WithoutKeysASingleUserShares) {
@@ -115,10 +130,14 @@ class PrefixScopeTest : public GatewayServiceTest {
     const size_t before = generator_.calls.size();
     const auto exchange = Send(std::move(request));
     EXPECT_EQ(generator_.calls.size(), before + 1) << exchange->response.body;
+    generator_.calls.back()->Finish(1);
+    ignored_ = exchange->Header("X-Foretoken-Ignored-Fields");
     const GenerationRequest& sent = generator_.calls.back()->request;
     return {sent.cache_scope, sent.prefix_scope};
   }
   using Scopes = std::pair<std::string, std::string>;
+
+  std::string ignored_;  // fields of the latest request
 };
 
 TEST_F(PrefixScopeTest, ARequestThatNamesNoneSharesItsCallersPages) {
@@ -138,6 +157,8 @@ TEST_F(PrefixScopeTest, ANamedScopeIsAllThatIsShared) {
   EXPECT_EQ(ScopesOf(R"(, "prompt_cache_key": "a")"), Scopes("a", ""));
   EXPECT_EQ(ScopesOf(R"(, "prompt_cache_key": "a", "cache_scope": "a")"),
             Scopes("a", ""));
+  EXPECT_EQ(ScopesOf(R"(, "cache_salt": "a")"), Scopes("a", ""));
+  EXPECT_EQ(ignored_, "");
   // The name "" is that of no scope.
   EXPECT_EQ(ScopesOf(R"(, "cache_scope": "")"), Scopes("", ""));
 }
@@ -153,7 +174,60 @@ TEST_F(PrefixScopeTest, WithoutKeysNothingIsSharedButByASingleUser) {
   options.prefix_sharing = false;
   Make(options);
   EXPECT_EQ(ScopesOf(""), Scopes("", ""));
-  EXPECT_EQ(ScopesOf(R"(, "prompt_cache_key": "a")"), Scopes("a", ""));
+}
+
+// Two users' clients may send the same key, neither of them knowing of it.
+TEST_F(PrefixScopeTest, WithoutKeysOtherServersNamesOfAScopeAreIgnored) {
+  Make();
+  EXPECT_EQ(ScopesOf(R"(, "prompt_cache_key": "a")"), Scopes("", ""));
+  EXPECT_EQ(ignored_, "prompt_cache_key");
+  EXPECT_EQ(ScopesOf(R"(, "cache_salt": "a", "user": "u")"), Scopes("", ""));
+  EXPECT_EQ(ignored_, "user, cache_salt");
+  EXPECT_EQ(ScopesOf(R"(, "cache_salt": "a", "prompt_cache_key": "a")"),
+            Scopes("", ""));
+  EXPECT_EQ(ignored_, "prompt_cache_key, cache_salt");
+  // It turns sharing off, which is always heeded.
+  EXPECT_EQ(ScopesOf(R"(, "prompt_cache_key": "")"), Scopes("", ""));
+  EXPECT_EQ(ignored_, "");
+  // A scope that is asked for by its name.
+  EXPECT_EQ(ScopesOf(R"(, "cache_scope": "a")"), Scopes("a", ""));
+  EXPECT_EQ(ScopesOf(R"(, "cache_scope": "a", "prompt_cache_key": "a")"),
+            Scopes("a", ""));
+  EXPECT_EQ(ignored_, "");
+}
+
+TEST_F(PrefixScopeTest, ASingleUsersNamesAreTheUsersOwn) {
+  GatewayOptions options;
+  options.single_user = true;
+  Make(options);
+  const std::string longest(kMaxCacheScopeBytes, 'a');
+  const auto key = [&](const std::string& name, const HttpHeaders& headers) {
+    const Scopes scopes = ScopesOf(
+        absl::StrCat(R"(, "prompt_cache_key": ")", name, "\""), headers);
+    EXPECT_EQ(scopes.second, "");
+    return scopes.first;
+  };
+  const std::string a = key("a", {});
+  EXPECT_EQ(ignored_, "");
+  EXPECT_EQ(key("a", {}), a);
+  EXPECT_EQ(ScopesOf(R"(, "cache_salt": "a")"), Scopes(a, ""));
+  const std::set<std::string> scopes = {"a", ScopesOf("").second, a,
+                                        key("b", {}), key(longest, {})};
+  EXPECT_EQ(scopes.size(), 5u);
+  for (const std::string& scope : scopes) {
+    EXPECT_LE(scope.size(), kMaxCacheScopeBytes);
+    EXPECT_NE(scope, "");
+  }
+  EXPECT_EQ(key("a", {{"X-Forwarded-For", "192.0.2.1"}}), "");
+  EXPECT_EQ(ignored_, "prompt_cache_key");
+  EXPECT_EQ(ScopesOf(R"(, "cache_scope": "a")"), Scopes("a", ""));
+  // Another start draws another secret.
+  Make(options);
+  EXPECT_NE(key("a", {}), a);
+  options.prefix_sharing = false;
+  Make(options);
+  EXPECT_EQ(key("a", {}), "");
+  EXPECT_EQ(ignored_, "prompt_cache_key");
 }
 
 }  // namespace

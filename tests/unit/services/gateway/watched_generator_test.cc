@@ -76,6 +76,15 @@ TEST_F(WatchedGeneratorTest, WithKeysItNeedsLeaveToSpeakForItsCallers) {
   server_.CheckPrincipals(true);
   EXPECT_TRUE(
       Eventually([&] { return generator->Info(absl::InfiniteFuture()).ok(); }));
+  // Token files are read again, so leave may end, and come back.
+  server_.CheckPrincipals(false);
+  EXPECT_TRUE(Eventually([&] {
+    const auto info = generator->Info(absl::InfiniteFuture());
+    return absl::StrContains(info.status().message(), "speaks_for_others");
+  }));
+  EXPECT_FALSE(generator->Ready());
+  server_.CheckPrincipals(true);
+  EXPECT_TRUE(Eventually([&] { return generator->Ready(); }));
 }
 
 }  // namespace
