@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxShownBytes = 32;
+constexpr size_t kMaxUserBytes = 512;
 constexpr size_t kAnyBytes = std::numeric_limits<size_t>::max();
 
 void Require(RequestFields& fields, absl::string_view field) {
