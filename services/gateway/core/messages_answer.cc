@@ -182,17 +182,19 @@ class MessagesAnswer final : public Answer {
 
   void Add(const AnswerDelta& delta, std::string& out) {
     AddText(Block::Type::kThinking, delta.reasoning, out);
-    AddText(Block::Type::kText, delta.content, out);
-    for (const ToolCallDelta& part : delta.tool_calls) {
-      if (!part.id.empty()) {
-        Block block;
-        block.type = Block::Type::kToolUse;
-        block.id = part.id;
-        block.name = part.name;
-        OpenBlock(std::move(block), out);
-      }
-      Append(part.arguments, out);
+    delta.InOrder(
+        [&](absl::string_view text) { AddText(Block::Type::kText, text, out); },
+        [&](const ToolCallDelta& part) { AddCall(part, out); });
+  }
+  void AddCall(const ToolCallDelta& part, std::string& out) {
+    if (!part.id.empty()) {
+      Block block;
+      block.type = Block::Type::kToolUse;
+      block.id = part.id;
+      block.name = part.name;
+      OpenBlock(std::move(block), out);
     }
+    Append(part.arguments, out);
   }
   void AddText(Block::Type type, absl::string_view text, std::string& out) {
     if (text.empty()) return;

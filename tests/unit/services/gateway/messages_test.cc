@@ -221,6 +221,28 @@ TEST_F(MessagesTest, CallsAreBlocks) {
   EXPECT_NE(body["content"][1]["id"], body["content"][2]["id"]);
 }
 
+// One piece of the output may end a call and go on with text.
+TEST_F(MessagesTest, TextAfterACallIsABlockAfterIt) {
+  const std::string body(3000, 'b');
+  const std::vector<std::string> pieces = {
+      absl::StrCat("so ", kCall, " and "),
+      absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")", body),
+      "c\"}}</tool_call> then"};
+  for (const bool stream : {false, true}) {
+    const auto exchange =
+        Ask(absl::StrCat(kTools, stream ? R"(, "stream": true)" : ""));
+    for (const std::string& piece : pieces) last().Write(piece);
+    last().Finish();
+    const Json message = stream ? MessageOf(*exchange) : exchange->Body();
+    const Json& blocks = message["content"];
+    ASSERT_THAT(blocks, SizeIs(5)) << message.dump();
+    EXPECT_EQ(blocks[1]["input"], Json::parse(R"({"a": 1})"));
+    EXPECT_THAT(blocks[2]["text"].get<std::string>(), HasSubstr("and"));
+    EXPECT_EQ(blocks[3]["input"]["a"], absl::StrCat(body, "c"));
+    EXPECT_THAT(blocks[4]["text"].get<std::string>(), HasSubstr("then"));
+  }
+}
+
 TEST_F(MessagesTest, OneCallIsAllThatADisabledParallelUseGives) {
   const auto exchange = Ask(absl::StrCat(
       kTools,
