@@ -284,6 +284,25 @@ TEST_F(MessagesTest, ACallThatIsCutOffHasWhatIsWholeOfItsInput) {
             "max_tokens");
 }
 
+TEST_F(MessagesTest, AStopStringWithinACallEndsTheAnswer) {
+  const std::string fields =
+      absl::StrCat(kTools, R"(, "stop_sequences": ["\n"])");
+  const auto cut = Ask(fields);
+  last().Write(
+      absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")",
+                   std::string(5000, 'b')));
+  FinishBy(FinishReason::kStop, "\n");
+  EXPECT_EQ(cut->Body()["stop_reason"], "stop_sequence");
+  EXPECT_EQ(cut->Body()["stop_sequence"], "\n");
+  EXPECT_EQ(cut->Body()["content"][0]["type"], "tool_use");
+  // One after a whole call leaves the call to be answered.
+  const auto whole = Ask(fields);
+  last().Write(kCall);
+  FinishBy(FinishReason::kStop, "\n");
+  EXPECT_EQ(whole->Body()["stop_reason"], "tool_use");
+  EXPECT_EQ(whole->Body()["stop_sequence"], nullptr);
+}
+
 // However the output is cut, the events add up to the body.
 TEST_F(MessagesTest, AStreamInAnyChunksIsTheWhole) {
   std::mt19937 random(5);
