@@ -47,12 +47,10 @@ enum class ReasoningPlace : uint8_t {
 struct ThinkingWish {
   std::string effort;  // "none", "low", ...
   std::string effort_field;
+  std::string default_effort = "medium";  // of the endpoint's API
   std::optional<bool> enabled;
   std::string enabled_field;
 };
-
-// Whether the model is to think before it answers (messages).
-enum class MessageThinking : uint8_t { kNone, kOn, kOff };
 
 struct ApiRequest {
   std::string model;  // as the request names it; empty: it names none
@@ -78,7 +76,6 @@ struct ApiRequest {
   ToolCallRules tool_rules;
   ReasoningPlace reasoning = ReasoningPlace::kOwnField;
   ThinkingWish thinking_wish;
-  MessageThinking message_thinking = MessageThinking::kNone;
   // As the answer to the conversation begins.
   ThinkingStage thinking = ThinkingStage::kBefore;
   // The field that generation.constraint was read from; empty: there is none.

@@ -13,8 +13,8 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/gateway_service.h"
 #include "services/gateway/core/infill_request.h"
+#include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
-#include "services/gateway/core/message_thinking.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -58,12 +58,14 @@ void GatewayService::CountTokens(std::shared_ptr<Context> context) {
   if (!request.ok()) return RespondError(*context, request.status());
   const absl::Status named = ModelNamed(request->model).status();
   if (!named.ok()) return RespondError(*context, named);
+  if (parts_.chat != nullptr && parts_.chat->has_template()) {
+    const absl::Status wish = ApplyThinkingWish(*parts_.chat, *request);
+    if (!wish.ok()) return RespondError(*context, wish);
+  }
   const auto prompt = EncodeChat(*context, *request->conversation,
-                                 request->generation.constraint.source.size(),
-                                 &request->thinking);
+                                 request->generation.constraint.source.size());
   if (!prompt.ok()) return RespondError(*context, prompt.status());
-  const absl::Status wish = CheckMessageThinking(*parts_.chat, *request);
-  if (!wish.ok()) return RespondError(*context, wish);
+  AddIgnoredFields(*request, context->headers);
   RespondJson(*context, {{"input_tokens", prompt->size()}});
 }
 

@@ -23,7 +23,6 @@
 #include "services/gateway/core/percent_text.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
-#include "services/gateway/core/message_thinking.h"
 #include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
@@ -303,7 +302,6 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
           context, *request.conversation,
           request.repeated.size() + request.generation.constraint.source.size(),
           &request.thinking));
-  FORETOKEN_RETURN_IF_ERROR(CheckMessageThinking(*parts_.chat, request));
   AllowThinking(*parts_.chat, request);
   request.conversation.reset();
   return TakePrompt(std::move(prompt), "the messages are", form, info, request);
@@ -386,6 +384,13 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
       thinking);
 }
 
+void GatewayService::AddIgnoredFields(const ApiRequest& request,
+                                      HttpHeaders& headers) {
+  if (request.ignored_fields.empty()) return;
+  headers.emplace_back("X-Foretoken-Ignored-Fields",
+                       absl::StrJoin(request.ignored_fields, ", "));
+}
+
 void GatewayService::StartGeneration(Context& context, ApiRequest request,
                                      const GeneratorInfo& info,
                                      const Form& form,
@@ -408,10 +413,7 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
                    "invalid_value"));
     return;
   }
-  if (!request.ignored_fields.empty()) {
-    context.headers.emplace_back("X-Foretoken-Ignored-Fields",
-                                 absl::StrJoin(request.ignored_fields, ", "));
-  }
+  AddIgnoredFields(request, context.headers);
   GenerationRequest& generation = request.generation;
   generation.max_tokens = *request.max_tokens;
   if (request.own_prefixes) {

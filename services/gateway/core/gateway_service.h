@@ -187,6 +187,8 @@ class GatewayService final : public HttpHandler {
                                  ApiRequest& request);
   // False, with the request answered, if it may not go on.
   bool BeginMessages(Context& context);
+  // Names the fields that were taken without effect.
+  static void AddIgnoredFields(const ApiRequest& request, HttpHeaders& headers);
   void StartGeneration(Context& context, ApiRequest request,
                        const GeneratorInfo& info, const Form& form,
                        std::vector<std::string> echoes);

@@ -491,32 +491,63 @@ TEST_F(ThinkingMessagesTest, ThoughtsAreABlock) {
   EXPECT_EQ(chat_->tokenizer().Decode(last().request.prompt).value(), "cabd");
 }
 
-TEST_F(ThinkingMessagesTest, ThinkingIsTurnedOff) {
-  const auto off = Ask(R"(, "thinking": {"type": "disabled"})");
+constexpr char kIgnoredFields[] = "X-Foretoken-Ignored-Fields";
+constexpr char kOff[] = R"(, "thinking": {"type": "disabled"})";
+constexpr char kOn[] =
+    R"(, "thinking": {"type": "enabled", "budget_tokens": 4})";
+
+TEST_F(ThinkingMessagesTest, ThinkingIsTurnedOnAndOff) {
+  const auto off = Ask(kOff);
   EXPECT_EQ(off->ends, 0);
   EXPECT_THAT(chat_->tokenizer().Decode(last().request.prompt).value(),
               HasSubstr("</think>"));
-  EXPECT_EQ(
-      Ask(R"(, "thinking": {"type": "enabled", "budget_tokens": 8})")->ends, 0);
+  EXPECT_EQ(Count(kOff)->Body()["input_tokens"], last().request.prompt.size());
+  last().Finish();
+  EXPECT_EQ(off->Header(kIgnoredFields), "");
+  const auto on = Ask(kOn);
+  EXPECT_EQ(chat_->tokenizer().Decode(last().request.prompt).value(), "ab");
+  last().Finish();
+  EXPECT_EQ(on->response.status, 200);
+  EXPECT_EQ(on->Header(kIgnoredFields), "thinking.budget_tokens");
+  EXPECT_EQ(Count(kOn)->Header(kIgnoredFields), "thinking.budget_tokens");
   EXPECT_EQ(Ask(R"(, "thinking": {"type": "adaptive"})")->ends, 0);
 }
 
 TEST_F(ThinkingMessagesTest, WishesThatTheModelDoesNotKeepAreRefused) {
   // A template that always thinks.
   Use("{{ messages[0].content }}<think>\n{# </think> #}");
-  const auto off = Ask(R"(, "thinking": {"type": "disabled"})");
+  const auto off = Ask(kOff);
   EXPECT_EQ(off->response.status, 400);
   EXPECT_THAT(off->response.body, HasSubstr("thinking: "));
-  EXPECT_EQ(Count(R"(, "thinking": {"type": "disabled"})")->response.status,
-            400);
-  // One that never does.
+  EXPECT_EQ(Count(kOff)->response.status, 400);
+  // One that never does: nothing is left to turn on or off.
   Use("{{ messages[0].content }}");
-  EXPECT_EQ(Ask(R"(, "thinking": {"type": "disabled"})")->ends, 0);
-  const auto on =
-      Ask(R"(, "thinking": {"type": "enabled", "budget_tokens": 8})");
-  EXPECT_EQ(on->response.status, 400);
-  EXPECT_THAT(on->response.body, HasSubstr("does not think"));
-  EXPECT_EQ(Ask(R"(, "thinking": {"type": "adaptive"})")->ends, 0);
+  for (const char* fields : {kOff, kOn}) {
+    const auto taken = Ask(fields);
+    last().Finish();
+    EXPECT_EQ(taken->response.status, 200);
+    const std::vector<std::string> ignored =
+        absl::StrSplit(taken->Header(kIgnoredFields), ", ");
+    EXPECT_THAT(ignored, ::testing::Contains("thinking"));
+  }
+}
+
+TEST_F(ThinkingMessagesTest, AnEffortGoesToATemplateThatReadsIt) {
+  constexpr char kLow[] = R"(, "output_config": {"effort": "low"})";
+  constexpr char kHigh[] = R"(, "output_config": {"effort": "high"})";
+  // Without levels, as Anthropic's default or not at all.
+  const auto high = Ask(kHigh);
+  last().Finish();
+  EXPECT_EQ(high->response.status, 200);
+  EXPECT_EQ(high->Header(kIgnoredFields), "output_config.effort");
+  const auto low = Ask(kLow);
+  EXPECT_EQ(low->response.status, 400);
+  EXPECT_THAT(low->response.body, HasSubstr("want high or none"));
+  EXPECT_EQ(Count(kLow)->response.status, 400);
+  Use("{{ messages[0].content }}{{ reasoning_effort }}");
+  Ask(kLow);
+  EXPECT_EQ(chat_->tokenizer().Decode(last().request.prompt).value(), "ablow");
+  EXPECT_EQ(Count(kLow)->Body()["input_tokens"], last().request.prompt.size());
 }
 
 }  // namespace

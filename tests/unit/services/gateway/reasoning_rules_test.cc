@@ -79,6 +79,8 @@ constexpr char kAlways[] = "{{ messages[0].content }}<think>{{ '</think>' }}";
 constexpr char kSwitched[] =
     "{{ messages[0].content }}{% if enable_thinking is defined %}"
     "{{ enable_thinking }}{% endif %}{{ '</think>' }}";
+constexpr char kOther[] =
+    "{{ messages[0].content }}{% if thinking %}{{ '</think>' }}{% endif %}";
 constexpr char kLevels[] = "{{ messages[0].content }}{{ reasoning_effort }}";
 constexpr char kBoth[] =
     "{{ reasoning_effort }}{{ enable_thinking }}{{ '</think>' }}";
@@ -120,6 +122,8 @@ TEST(ReasoningRulesTest, AWishBecomesAVariableOrChangesNothing) {
       {kSwitched, R"(, "think": true)", R"({"enable_thinking":true})", ""},
       {kSwitched, R"(, "enable_thinking": false, "reasoning_effort": "none")",
        R"({"enable_thinking":false})", ""},
+      {kOther, kOff, R"({"thinking":false})", ""},
+      {kOther, kNone, R"({"thinking":false})", ""},
       {kLevels, kLow, R"({"reasoning_effort":"low"})", ""},
       {kLevels, R"(, "reasoning_effort": "xhigh")",
        R"({"reasoning_effort":"xhigh"})", ""},
