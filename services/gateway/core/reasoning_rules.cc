@@ -151,6 +151,12 @@ void ReadThinkingSwitch(RequestFields& fields, ApiRequest& request) {
 
 absl::Status ApplyThinkingWish(const ModelChat& chat, ApiRequest& request) {
   const ThinkingWish& wish = request.thinking_wish;
+  if (wish.effort == kNone && wish.enabled == true) {
+    return FieldError(
+        wish.enabled_field,
+        absl::StrCat("is on, but ", wish.effort_field, " is ", kNone),
+        "invalid_value");
+  }
   if (!wish.effort.empty()) {
     FORETOKEN_RETURN_IF_ERROR(ApplyEffort(chat, wish, request));
   }

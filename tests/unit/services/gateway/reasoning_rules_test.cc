@@ -168,6 +168,10 @@ TEST(ReasoningRulesTest, AWishThatTheModelCannotMeetIsRefused) {
       {kSwitched,
        R"(, "think": true, "chat_template_kwargs": {"enable_thinking": false})",
        "think: differs from chat_template_kwargs.enable_thinking", ""},
+      {kSwitched, R"(, "enable_thinking": true, "reasoning_effort": "none")",
+       "enable_thinking: is on, but reasoning_effort is none", ""},
+      {kPlain, R"(, "think": true, "reasoning_effort": "none")",
+       "think: is on, but reasoning_effort is none", ""},
   };
   for (const Wish& wish : wishes) {
     ApiRequest request;
