@@ -62,6 +62,7 @@ struct ApiRequest {
   bool stream = false;
   bool include_usage = false;  // a last chunk with the usage
   bool echo = false;           // the prompt before the text (completions)
+  bool prompt_only = false;    // the text is not shown (infill)
   bool logprobs = false;       // shown; how many is in generation.sampling
   // It names no cache scope, so it may share prefix pages with its caller's
   // other requests (prefix_sharing.h).

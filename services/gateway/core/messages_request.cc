@@ -259,7 +259,7 @@ absl::StatusOr<ApiRequest> ReadMessagesRequest(absl::string_view text) {
   RequestFields fields(body);
   ApiRequest request;
   RefuseOthers(fields);
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kMessages);
   if (fields.Find("max_tokens") == nullptr) Require(fields, "max_tokens");
   request.max_tokens = fields.Int("max_tokens", {1, kMostTokens});
   ReadStopSequences(fields, request.generation);

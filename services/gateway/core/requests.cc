@@ -183,17 +183,10 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   CheckToolChoice(fields, FunctionPlace::kMember, request);
 }
 
-// Without a limit: nullopt. So others write -1.
-std::optional<int64_t> ReadLimit(RequestFields& fields, const char* field) {
-  const Json* const value = fields.Find(field);
-  if (value != nullptr && *value == -1) return std::nullopt;
-  return fields.Int(field, {1, kMostTokens});
-}
-
 // `max_tokens` and its newer name; both may be given if they agree.
 void ReadChatTokens(RequestFields& fields, ApiRequest& request) {
-  const auto newer = ReadLimit(fields, "max_completion_tokens");
-  const auto older = ReadLimit(fields, "max_tokens");
+  const auto newer = ReadTokenLimit(fields, "max_completion_tokens");
+  const auto older = ReadTokenLimit(fields, "max_tokens");
   if (newer.has_value() && older.has_value() && *newer != *older) {
     fields.Fail(FieldError("max_tokens", "differs from max_completion_tokens",
                            "invalid_value"));

@@ -273,7 +273,9 @@ TEST(CompletionRequestTest, SpeculationIsAModeOrAnObject) {
 }
 
 TEST(CompletionRequestTest, SeedsAreAnyIntegers) {
-  EXPECT_EQ(Completion(R"(, "seed": -1)").generation.sampling.seed, ~0ull);
+  EXPECT_FALSE(Completion(R"(, "seed": -1)").generation.has_seed);
+  EXPECT_TRUE(Completion(R"(, "seed": -2)").generation.has_seed);
+  EXPECT_EQ(Completion(R"(, "seed": -2)").generation.sampling.seed, ~1ull);
   EXPECT_EQ(
       Completion(R"(, "seed": 18446744073709551615)").generation.sampling.seed,
       ~0ull);
