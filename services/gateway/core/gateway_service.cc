@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/text/encoding_memory.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/error_forms.h"
@@ -260,6 +261,10 @@ void GatewayService::Complete(std::shared_ptr<Context> context) {
   if (!model.has_value()) return;
   auto echoes = Take(*context, Echoes(*request));
   if (!echoes.has_value()) return;
+  if (!request->max_tokens.has_value()) {
+    const absl::Status taken = TakeContext(*context, *model, *request);
+    if (!taken.ok()) return RespondError(*context, taken);
+  }
   StartGeneration(*context, *std::move(request), *model,
                   {"cmpl-", MakeCompletionAnswer}, *std::move(echoes));
 }
@@ -327,6 +332,32 @@ absl::Status GatewayService::TakePrompt(std::vector<TokenId> prompt,
   if (!request.max_tokens.has_value()) request.max_tokens = room;
   request.prompts.emplace_back(std::move(prompt));
   return absl::OkStatus();
+}
+
+absl::Status GatewayService::TakeContext(Context& context,
+                                         const GeneratorInfo& info,
+                                         ApiRequest& request) const {
+  const Form form = {"", MakeCompletionAnswer, "prompt"};
+  if (request.prompts.size() > 1) {
+    return Unsupported(form.limit, "-1 is not supported for several prompts");
+  }
+  Prompt prompt = std::move(request.prompts.front());
+  request.prompts.clear();
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    if (parts_.tokenizer == nullptr) {
+      return FieldError(form.limit,
+                        "-1 needs a tokenizer, for a prompt of text");
+    }
+    // The text, what encodes it, and the ids.
+    const auto bytes = static_cast<int64_t>(
+        text->size() + request.generation.constraint.source.size());
+    FORETOKEN_RETURN_IF_ERROR(context.request.memory.Resize(
+        bytes * (1 + kEncodingBytesPerTextByte +
+                 static_cast<int64_t>(sizeof(TokenId)))));
+    prompt = parts_.tokenizer->EncodePrompt(*text);
+  }
+  return TakePrompt(std::get<std::vector<TokenId>>(std::move(prompt)),
+                    "the prompt is", form, info, request);
 }
 
 absl::StatusOr<std::vector<std::string>> GatewayService::Echoes(

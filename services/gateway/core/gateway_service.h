@@ -185,6 +185,10 @@ class GatewayService final : public HttpHandler {
                                  absl::string_view whose, const Form& form,
                                  const GeneratorInfo& info,
                                  ApiRequest& request);
+  // Encodes the prompt of a completion whose answer may go on to the end of the
+  // context, and sets its max_tokens.
+  absl::Status TakeContext(Context& context, const GeneratorInfo& info,
+                           ApiRequest& request) const;
   // False, with the request answered, if it may not go on.
   bool BeginMessages(Context& context);
   // Names the fields that were taken without effect.

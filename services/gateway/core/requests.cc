@@ -229,8 +229,9 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
   if (best_of != request.n) {
     fields.Fail(Unsupported("best_of", "want the value of n"));
   }
-  request.max_tokens =
-      fields.Int("max_tokens", {1, kMostTokens}).value_or(kCompletionTokens);
+  request.max_tokens = fields.Find("max_tokens") == nullptr
+                           ? kCompletionTokens
+                           : ReadTokenLimit(fields, "max_tokens");
   const Json* const logprobs = fields.Find("logprobs");
   if (logprobs != nullptr && *logprobs != false) {
     request.logprobs = true;
