@@ -26,9 +26,9 @@ namespace {
 constexpr int64_t kCompletionTokens = 16;
 constexpr size_t kMaxMessages = 4096;
 constexpr size_t kMaxPrompts = static_cast<size_t>(kMaxChoices);
-// Of messages.
-constexpr std::array<absl::string_view, 6> kRoles = {
-    "system", "developer", "user", "assistant", "tool", "function"};
+// Of messages. Llama's templates know results of tools by the last.
+constexpr std::array<absl::string_view, 7> kRoles = {
+    "system", "developer", "user", "assistant", "tool", "function", "ipython"};
 constexpr size_t kMaxShownRole = 64;
 
 absl::StatusOr<std::vector<TokenId>> ReadTokens(const Json& list,

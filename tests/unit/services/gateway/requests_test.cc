@@ -642,7 +642,8 @@ TEST(ChatRequestTest, RolesAreThoseThatTemplatesKnow) {
         R"(", "content": "a"}]})"));
   };
   for (const char* role :
-       {"system", "developer", "user", "assistant", "tool", "function"}) {
+       {"system", "developer", "user", "assistant", "tool", "function",
+        "ipython"}) {
     EXPECT_THAT(read(role), IsOk()) << role;
   }
   for (const char* role : {"bot", "User", "", "user "}) {
@@ -654,7 +655,7 @@ TEST(ChatRequestTest, RolesAreThoseThatTemplatesKnow) {
     EXPECT_EQ(error.message,
               absl::StrCat("messages[1].role: \"", role,
                            "\" is not served, want system, developer, user, "
-                           "assistant, tool, function"));
+                           "assistant, tool, function, ipython"));
   }
   // Long ones are cut.
   EXPECT_LT(ToApiError(read(std::string(10'000, 'x')).status()).message.size(),
