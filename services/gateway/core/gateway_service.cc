@@ -62,12 +62,6 @@ bool AreHeaderNames(absl::string_view list) {
          });
 }
 
-// What was read of it lives on.
-void DropBody(HttpRequest& request) {
-  request.body.clear();
-  request.body.shrink_to_fit();
-}
-
 }  // namespace
 
 GatewayService::GatewayService(const GatewayOptions& options,
@@ -127,10 +121,7 @@ void GatewayService::Handle(HttpRequest request,
   context->deadline = clock_() + options_.max_request_time;
   context->exchange = std::move(exchange);
   context->request = std::move(request);
-  const std::string given(context->request.Header("X-Request-Id"));
-  context->request_id =
-      !given.empty() && CheckRequestId(given).ok() ? given : DrawId();
-  context->headers.emplace_back("X-Request-Id", context->request_id);
+  NameRequest(*context);
   AddCorsHeaders(*context);
   if (!found) {
     Refuse(*context, 404,
@@ -174,6 +165,17 @@ void GatewayService::Stop() {
   workers_.reset();
 }
 
+void GatewayService::NameRequest(Context& context) {
+  const std::string given(context.request.Header("X-Request-Id"));
+  context.request_id =
+      !given.empty() && CheckRequestId(given).ok() ? given : DrawId();
+  context.headers.emplace_back("X-Request-Id", context.request_id);
+  // The name under which Anthropic's SDKs look for it.
+  if (ErrorFormOf(context.request.path) == ErrorForm::kAnthropic) {
+    context.headers.emplace_back("Request-Id", context.request_id);
+  }
+}
+
 void GatewayService::AddCorsHeaders(Context& context) const {
   const std::vector<std::string>& allowed = options_.cors_origins;
   if (allowed.empty()) return;
@@ -188,8 +190,9 @@ void GatewayService::AddCorsHeaders(Context& context) const {
   context.headers.emplace_back("Access-Control-Allow-Origin", origin);
   if (context.request.method != "OPTIONS") {
     context.headers.emplace_back("Access-Control-Expose-Headers",
-                                 "X-Request-Id, X-Foretoken-Ignored-Fields, "
-                                 "Retry-After, Retry-After-Ms");
+                                 "X-Request-Id, Request-Id, "
+                                 "X-Foretoken-Ignored-Fields, Retry-After, "
+                                 "Retry-After-Ms");
     return;
   }
   context.headers.emplace_back("Access-Control-Allow-Methods",
@@ -255,7 +258,7 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
 
 void GatewayService::Complete(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadCompletionRequest(context->request.body));
-  DropBody(context->request);
+  context->request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(*context, ModelNamed(request->model));
   if (!model.has_value()) return;
@@ -282,7 +285,7 @@ void GatewayService::Responses(std::shared_ptr<Context> context) {
 void GatewayService::Converse(Context& context, absl::StatusOr<ApiRequest> read,
                               const Form& form) {
   auto request = Take(context, std::move(read));
-  DropBody(context.request);
+  context.request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(context, ModelNamed(request->model));
   if (!model.has_value()) return;
@@ -526,7 +529,7 @@ void GatewayService::OneModel(std::shared_ptr<Context> context) {
 
 void GatewayService::Tokenize(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadTokenizeRequest(context->request.body));
-  DropBody(context->request);
+  context->request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(*context, ModelNamed(request->model));
   if (!model.has_value()) return;
@@ -562,7 +565,7 @@ void GatewayService::Tokenize(std::shared_ptr<Context> context) {
 
 void GatewayService::Detokenize(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadDetokenizeRequest(context->request.body));
-  DropBody(context->request);
+  context->request.DropBody();
   if (!request.has_value()) return;
   if (!Take(*context, ModelNamed(request->model)).has_value()) return;
   const size_t given = request->tokens.size() * sizeof(TokenId);

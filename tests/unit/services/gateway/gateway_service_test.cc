@@ -970,8 +970,8 @@ TEST_F(GatewayServiceTest, SitesMaySendAndReadTheHeadersOfSdks) {
   EXPECT_EQ(allowed(std::string(3000, 'a')), usual);
   const auto exchange = Get("/v1/models", {{"Origin", "https://a.example"}});
   EXPECT_EQ(exchange->Header("Access-Control-Expose-Headers"),
-            "X-Request-Id, X-Foretoken-Ignored-Fields, Retry-After, "
-            "Retry-After-Ms");
+            "X-Request-Id, Request-Id, X-Foretoken-Ignored-Fields, "
+            "Retry-After, Retry-After-Ms");
   EXPECT_EQ(exchange->Header("Vary"), "Origin");
   EXPECT_EQ(Get("/v1/models")->Header("Vary"), "Origin");
 }

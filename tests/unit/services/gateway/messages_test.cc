@@ -388,6 +388,29 @@ TEST_F(MessagesTest, AKeyIsNeededAndMayComeInXApiKey) {
   EXPECT_EQ(Count("")->response.status, 401);
 }
 
+TEST_F(MessagesTest, EveryAnswerNamesItsRequest) {
+  const HttpHeaders named = {{"X-Request-Id", "mine"}};
+  EXPECT_EQ(Get("/v1/messages", named)->Header("Request-Id"), "mine");
+  EXPECT_EQ(Get("/v1/messages/batches", named)->Header("Request-Id"), "mine");
+  EXPECT_EQ(Get("/v1/models", named)->Header("Request-Id"), "");
+  // Those that come before the body, too.
+  HttpRequest head;
+  head.path = "/v1/messages";
+  for (const bool has_name : {false, true}) {
+    if (has_name) head.headers = named;
+    std::string name;
+    for (const auto& [header, value] : service_->HeadersOfRefusal(head)) {
+      if (header == "Request-Id") name = value;
+    }
+    EXPECT_EQ(name == "mine", has_name);
+    EXPECT_NE(name, "");
+  }
+  Make({}, /*with_keys=*/true);
+  const auto refused = Ask("", named);
+  EXPECT_EQ(refused->response.status, 401);
+  EXPECT_EQ(refused->Header("Request-Id"), "mine");
+}
+
 TEST_F(MessagesTest, VersionsWithTheseEventsAreServed) {
   const auto refused = Ask("", {{"anthropic-version", "2023-01-01"}});
   EXPECT_EQ(refused->response.status, 400);
