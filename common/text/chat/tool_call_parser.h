@@ -36,7 +36,7 @@ struct ToolCallDelta {
   int index = 0;  // of the call in the answer, from 0
   std::string id;
   std::string name;
-  std::string arguments;  // piece of a JSON text
+  std::string arguments;      // piece of a JSON text
   size_t content_before = 0;  // bytes of its delta's content
 };
 

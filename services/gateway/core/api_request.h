@@ -67,7 +67,7 @@ struct ApiRequest {
   // It names no cache scope, so it may share prefix pages with its caller's
   // other requests (prefix_sharing.h).
   bool own_prefixes = true;
-  bool want_tokens = false;    // "foretoken": {"tokens": true}
+  bool want_tokens = false;  // "foretoken": {"tokens": true}
   bool want_rounds = false;
   std::vector<Prompt> prompts;              // completions
   std::optional<ChatRequest> conversation;  // chat

@@ -661,9 +661,8 @@ void GatewayService::RespondError(Context& context,
   if (absl::IsCancelled(status) && context.exchange->gone()) {
     context.observed->End(kClientGone, clock_());
   }
-  Respond(context,
-          ErrorResponse(status, {}, ErrorFormOf(context.request.path),
-                        context.request_id));
+  Respond(context, ErrorResponse(status, {}, ErrorFormOf(context.request.path),
+                                 context.request_id));
 }
 
 void GatewayService::Refuse(Context& context, int http_status,

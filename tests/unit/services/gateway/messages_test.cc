@@ -244,9 +244,9 @@ TEST_F(MessagesTest, TextAfterACallIsABlockAfterIt) {
 }
 
 TEST_F(MessagesTest, OneCallIsAllThatADisabledParallelUseGives) {
-  const auto exchange = Ask(absl::StrCat(
-      kTools,
-      R"(, "tool_choice": {"type": "auto", "disable_parallel_tool_use": true})"));
+  const auto exchange = Ask(absl::StrCat(kTools,
+                                         R"(, "tool_choice": {"type": "auto",
+                           "disable_parallel_tool_use": true})"));
   call().Write(absl::StrCat(kCall, kCall));
   call().Finish();
   EXPECT_THAT(exchange->Body()["content"], SizeIs(1));
