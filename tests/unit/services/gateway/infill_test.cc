@@ -356,6 +356,29 @@ TEST_F(InfillTest, AKeyIsNeeded) {
   EXPECT_EQ(last().request.caller.name, "alice");
 }
 
+TEST_F(InfillTest, PrefixesAreSharedAsByCompletions) {
+  Make({}, /*with_keys=*/true);
+  const HttpHeaders key = {{"Authorization", "Bearer right"}};
+  Post("/v1/completions", R"({"prompt": "ab"})", key);
+  last().Finish();
+  const std::string own = last().request.prefix_scope;
+  EXPECT_NE(own, "");
+  Fill("", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, own);
+  Fill(R"(, "cache_prompt": false)", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+  Fill(R"(, "cache_scope": "a")", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+  EXPECT_EQ(last().request.cache_scope, "a");
+  Make();
+  Fill();
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+}
+
 TEST_F(InfillTest, AStreamThatBreaksEndsWithTheError) {
   const auto exchange = Fill(R"(, "stream": true)");
   call().Write("x", {kA});

@@ -388,6 +388,34 @@ TEST_F(MessagesTest, AKeyIsNeededAndMayComeInXApiKey) {
   EXPECT_EQ(Count("")->response.status, 401);
 }
 
+TEST_F(MessagesTest, PrefixesAreSharedAsByCompletions) {
+  Make({}, /*with_keys=*/true);
+  const HttpHeaders key = {{"x-api-key", "right"}};
+  Post("/v1/completions", R"({"prompt": "ab"})", key);
+  last().Finish();
+  const std::string own = last().request.prefix_scope;
+  EXPECT_NE(own, "");
+  Ask("", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, own);
+  EXPECT_EQ(last().request.cache_scope, "");
+  for (const char* field : {"cache_scope", "prompt_cache_key"}) {
+    Ask(absl::StrCat(R"(, ")", field, R"(": "a")"), key);
+    last().Finish();
+    EXPECT_EQ(last().request.prefix_scope, "") << field;
+    EXPECT_EQ(last().request.cache_scope, "a") << field;
+  }
+  Ask(R"(, "cache_scope": "")", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+  EXPECT_EQ(last().request.cache_scope, "");
+  // Without keys nobody is known.
+  Make();
+  Ask("");
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+}
+
 TEST_F(MessagesTest, EveryAnswerNamesItsRequest) {
   const HttpHeaders named = {{"X-Request-Id", "mine"}};
   EXPECT_EQ(Get("/v1/messages", named)->Header("Request-Id"), "mine");
