@@ -1,6 +1,5 @@
 #include "services/gateway/core/infill_request.h"
 
-#include <cstdint>
 #include <limits>
 #include <optional>
 #include <utility>
