@@ -77,8 +77,9 @@ void ModelChat::SetForms(absl::string_view source) {
   wrapper_ = ToolCallWrapperOf(form_, source);
   if (!thinking_.has_value()) thinking_ = ThinkingTagsOf(source);
   reads_reasoning_effort_ |= absl::StrContains(source, "reasoning_effort");
-  if (thinking_variable_.empty())
+  if (thinking_variable_.empty()) {
     thinking_variable_ = ThinkingVariableOf(source);
+  }
 }
 
 absl::Status ModelChat::SetTemplates(const std::string* plain,
