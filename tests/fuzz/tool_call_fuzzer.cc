@@ -1,5 +1,5 @@
 // Any text as an answer with tool calls: every way to cut it gives the same
-// deltas, and no call has parts before its beginning.
+// deltas in the same order, and the parts of a call stand together.
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -19,20 +19,25 @@ std::string Joined(ToolCallForm form, absl::string_view text, size_t step) {
   static const auto* const offered =
       new foretoken::ToolNames{"brave_search", "code_interpreter", "f", "g"};
   const auto parser = ToolCallParser::Create(form, 1, *offered);
-  std::string content;
-  std::string calls;
+  std::string joined;
   int begun = 0;
-  const auto add = [&](const AnswerDelta& delta) {
-    content += delta.content;
-    for (const ToolCallDelta& call : delta.tool_calls) {
-      if (!call.id.empty()) {
-        FORETOKEN_CHECK(call.index == begun && offered->count(call.name) == 1);
-        ++begun;
-        absl::StrAppend(&calls, "\n", call.id, call.name, "(");
-      }
-      FORETOKEN_CHECK(call.index == begun - 1);
-      calls += call.arguments;
+  bool in_call = false;  // no content since its beginning
+  const auto add_text = [&](absl::string_view piece) {
+    absl::StrAppend(&joined, piece);
+    in_call = false;
+  };
+  const auto add_call = [&](const ToolCallDelta& call) {
+    if (!call.id.empty()) {
+      FORETOKEN_CHECK(call.index == begun && offered->count(call.name) == 1);
+      ++begun;
+      absl::StrAppend(&joined, "\n", call.id, call.name, "(");
+      in_call = true;
     }
+    FORETOKEN_CHECK(in_call && call.index == begun - 1);
+    joined += call.arguments;
+  };
+  const auto add = [&](const AnswerDelta& delta) {
+    delta.InOrder(add_text, add_call);
   };
   for (size_t at = 0; at < text.size(); at += step) {
     add(parser->Add(text.substr(at, step)));
@@ -40,7 +45,7 @@ std::string Joined(ToolCallForm form, absl::string_view text, size_t step) {
   add(parser->Finish());
   FORETOKEN_CHECK(parser->calls() == begun);
   FORETOKEN_CHECK(begun <= ToolCallParser::kMaxCalls);
-  return absl::StrCat(content, calls);
+  return joined;
 }
 
 }  // namespace

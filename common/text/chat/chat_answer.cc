@@ -1,7 +1,9 @@
 #include "common/text/chat/chat_answer.h"
 
+#include <cstddef>
 #include <iterator>
 #include <utility>
+#include <vector>
 
 #include "absl/strings/str_cat.h"
 
@@ -24,6 +26,11 @@ void Append(const ThinkingSplitter::Parts& more,
             ThinkingSplitter::Parts& parts) {
   parts.thinking += more.thinking;
   parts.content += more.content;
+}
+
+// `bytes` of content come before the delta that the calls are of.
+void PutAfter(size_t bytes, std::vector<ToolCallDelta>& calls) {
+  for (ToolCallDelta& call : calls) call.content_before += bytes;
 }
 
 }  // namespace
@@ -63,6 +70,7 @@ AnswerDelta ChatAnswer::Finish() {
   }
   AnswerDelta delta = Join(std::move(parts));
   AnswerDelta last = parser_->Finish();
+  PutAfter(delta.content.size(), last.tool_calls);
   delta.content += last.content;
   std::move(last.tool_calls.begin(), last.tool_calls.end(),
             std::back_inserter(delta.tool_calls));
@@ -83,6 +91,7 @@ void ChatAnswer::Split(absl::string_view piece, bool is_control,
 AnswerDelta ChatAnswer::Join(ThinkingSplitter::Parts parts) {
   AnswerDelta delta = parser_->Add(parts.content);
   if (verbatim_) {
+    PutAfter(parts.thinking.size(), delta.tool_calls);
     delta.content.insert(0, parts.thinking);
   } else {
     delta.reasoning = std::move(parts.thinking);

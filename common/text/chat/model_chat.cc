@@ -35,6 +35,26 @@ absl::StatusOr<jinja::Variables> ParseVariables(absl::string_view json) {
   return variables;
 }
 
+// Granite's templates have no other variable than `thinking`, which is a common
+// word, too: only a condition reads it.
+absl::string_view ThinkingVariableOf(absl::string_view source) {
+  constexpr absl::string_view kCommon = "enable_thinking";
+  constexpr absl::string_view kOther = "thinking";
+  if (absl::StrContains(source, kCommon)) return kCommon;
+  for (const char* before : {"if ", "not "}) {
+    const std::string read = absl::StrCat(before, kOther);
+    for (size_t at = source.find(read); at != absl::string_view::npos;
+         at = source.find(read, at + 1)) {
+      const absl::string_view rest = source.substr(at + read.size());
+      if (absl::StartsWith(rest, " ") || absl::StartsWith(rest, "%") ||
+          absl::StartsWith(rest, "-")) {
+        return kOther;
+      }
+    }
+  }
+  return "";
+}
+
 ChatTokens TokensOf(const Tokenizer& tokenizer) {
   const auto text = [&](TokenId id) {
     return id < 0 ? std::string()
@@ -57,7 +77,9 @@ void ModelChat::SetForms(absl::string_view source) {
   wrapper_ = ToolCallWrapperOf(form_, source);
   if (!thinking_.has_value()) thinking_ = ThinkingTagsOf(source);
   reads_reasoning_effort_ |= absl::StrContains(source, "reasoning_effort");
-  reads_enable_thinking_ |= absl::StrContains(source, "enable_thinking");
+  if (thinking_variable_.empty()) {
+    thinking_variable_ = ThinkingVariableOf(source);
+  }
 }
 
 absl::Status ModelChat::SetTemplates(const std::string* plain,

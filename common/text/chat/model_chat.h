@@ -63,10 +63,12 @@ class ModelChat {
   const ControlTokens& tool_call_controls() const { return controls_; }
   // Between which tags the model thinks, by its template; unset: it does not.
   const std::optional<ThinkingTags>& thinking() const { return thinking_; }
-  // Whether its template reads these variables, with which a request says how
+  // Whether its template reads this variable, with which a request says how
   // much the model shall think.
   bool reads_reasoning_effort() const { return reads_reasoning_effort_; }
-  bool reads_enable_thinking() const { return reads_enable_thinking_; }
+  // The variable of its template that turns thinking on and off; empty: none
+  // does.
+  absl::string_view thinking_variable() const { return thinking_variable_; }
   // Those of the tags that are special tokens of the vocabulary.
   const ControlTokens& thinking_controls() const { return thinking_controls_; }
 
@@ -116,7 +118,7 @@ class ModelChat {
   ControlTokens controls_;
   std::optional<ThinkingTags> thinking_;
   bool reads_reasoning_effort_ = false;
-  bool reads_enable_thinking_ = false;
+  absl::string_view thinking_variable_;  // a literal
   ControlTokens thinking_controls_;
 };
 

@@ -36,16 +36,33 @@ struct ToolCallDelta {
   int index = 0;  // of the call in the answer, from 0
   std::string id;
   std::string name;
-  std::string arguments;  // piece of a JSON text
+  std::string arguments;      // piece of a JSON text
+  size_t content_before = 0;  // bytes of its delta's content
 };
 
 struct AnswerDelta {
   std::string content;
-  std::vector<ToolCallDelta> tool_calls;
+  std::vector<ToolCallDelta> tool_calls;  // by content_before
   std::string reasoning;  // before the content; parsers of calls write none
 
   bool empty() const {
     return content.empty() && tool_calls.empty() && reasoning.empty();
+  }
+  // What comes after the reasoning, in the order of the answer: gives pieces of
+  // the content, none of them empty, to on_text(absl::string_view) and calls to
+  // on_call(const ToolCallDelta&).
+  template <typename OnText, typename OnCall>
+  void InOrder(OnText on_text, OnCall on_call) const {
+    absl::string_view text = content;
+    for (const ToolCallDelta& call : tool_calls) {
+      const size_t given = content.size() - text.size();
+      if (call.content_before > given) {
+        on_text(text.substr(0, call.content_before - given));
+        text.remove_prefix(call.content_before - given);
+      }
+      on_call(call);
+    }
+    if (!text.empty()) on_text(text);
   }
 };
 

@@ -29,6 +29,7 @@ void ToolCallWriter::Begin(absl::string_view name) {
   if (fences_ != nullptr) fences_->Interrupt();
   ToolCallDelta& call = delta_.tool_calls.emplace_back();
   call.index = calls_++;
+  call.content_before = delta_.content.size();
   call.id = NewId();
   call.name = std::string(name);
 }
@@ -39,7 +40,9 @@ void ToolCallWriter::Arguments(absl::string_view piece) {
   // later ones add to the arguments by index.
   const int index = calls_ - 1;
   if (delta_.tool_calls.empty() || delta_.tool_calls.back().index != index) {
-    delta_.tool_calls.emplace_back().index = index;
+    ToolCallDelta& part = delta_.tool_calls.emplace_back();
+    part.index = index;
+    part.content_before = delta_.content.size();
   }
   delta_.tool_calls.back().arguments.append(piece.data(), piece.size());
 }

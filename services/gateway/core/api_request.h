@@ -47,12 +47,10 @@ enum class ReasoningPlace : uint8_t {
 struct ThinkingWish {
   std::string effort;  // "none", "low", ...
   std::string effort_field;
+  std::string default_effort = "medium";  // of the endpoint's API
   std::optional<bool> enabled;
   std::string enabled_field;
 };
-
-// Whether the model is to think before it answers (messages).
-enum class MessageThinking : uint8_t { kNone, kOn, kOff };
 
 struct ApiRequest {
   std::string model;  // as the request names it; empty: it names none
@@ -64,6 +62,7 @@ struct ApiRequest {
   bool stream = false;
   bool include_usage = false;  // a last chunk with the usage
   bool echo = false;           // the prompt before the text (completions)
+  bool prompt_only = false;    // the text is not shown (infill)
   bool logprobs = false;       // shown; how many is in generation.sampling
   // It names no cache scope, so it may share prefix pages with its caller's
   // other requests (prefix_sharing.h).
@@ -71,7 +70,7 @@ struct ApiRequest {
   // Fields of other servers that name generation.cache_scope; empty if the
   // request names it itself, or none.
   std::vector<std::string> scope_fields;
-  bool want_tokens = false;    // "foretoken": {"tokens": true}
+  bool want_tokens = false;  // "foretoken": {"tokens": true}
   bool want_rounds = false;
   std::vector<Prompt> prompts;              // completions
   std::optional<ChatRequest> conversation;  // chat
@@ -81,7 +80,6 @@ struct ApiRequest {
   ToolCallRules tool_rules;
   ReasoningPlace reasoning = ReasoningPlace::kOwnField;
   ThinkingWish thinking_wish;
-  MessageThinking message_thinking = MessageThinking::kNone;
   // As the answer to the conversation begins.
   ThinkingStage thinking = ThinkingStage::kBefore;
   // The field that generation.constraint was read from; empty: there is none.

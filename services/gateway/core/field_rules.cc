@@ -16,6 +16,7 @@ namespace {
 
 constexpr uint8_t kTexts = kCompletions | kChats;
 constexpr uint8_t kTalks = kChats | kResponses;
+constexpr uint8_t kAllButInfill = kAllEndpoints & ~kInfill;
 
 constexpr char kOpenAi[] = "OpenAI";
 constexpr char kLlamaCpp[] = "llama.cpp";
@@ -32,8 +33,8 @@ constexpr FieldRule kRules[] = {
     {"cache_salt", kVllm, kAllEndpoints, FieldUse::kName, "cache_scope"},
     {"repeat_penalty", "llama.cpp, Ollama", kAllEndpoints, FieldUse::kName,
      "repetition_penalty"},
-    {"n_predict", kLlamaCpp, kTexts, FieldUse::kName, "max_tokens"},
-    {"num_predict", kOllama, kTexts, FieldUse::kName, "max_tokens"},
+    {"n_predict", kLlamaCpp, kTexts | kInfill, FieldUse::kName, "max_tokens"},
+    {"num_predict", kOllama, kTexts | kInfill, FieldUse::kName, "max_tokens"},
     {"think", kOllama, kTalks, FieldUse::kName, "enable_thinking"},
 
     // Code of their own.
@@ -91,13 +92,24 @@ constexpr FieldRule kRules[] = {
     {"dry_penalty_last_n", kLlamaCpp, kAllEndpoints, FieldUse::kIgnored, ""},
     {"dry_sequence_breakers", kLlamaCpp, kAllEndpoints, FieldUse::kIgnored, ""},
     {"top_n_sigma", kLlamaCpp, kAllEndpoints, FieldUse::kNeutral, "[-1, 0]"},
-    {"samplers", kLlamaCpp, kAllEndpoints, FieldUse::kRefused, ""},
+    // Editors ask for top_k and top_p before a choice among what is left.
+    {"samplers", kLlamaCpp, kAllButInfill, FieldUse::kRefused, ""},
+    {"samplers", kLlamaCpp, kInfill, FieldUse::kIgnored, ""},
+    {"min_keep", kLlamaCpp, kInfill, FieldUse::kNeutral, "[0]"},
     {"n_probs", kLlamaCpp, kAllEndpoints, FieldUse::kNeutral, "[0]"},
     {"post_sampling_probs", kLlamaCpp, kAllEndpoints, FieldUse::kNeutral,
      "[false]"},
-    {"n_indent", kLlamaCpp, kAllEndpoints, FieldUse::kNeutral, "[0]"},
-    {"t_max_predict_ms", kLlamaCpp, kAllEndpoints, FieldUse::kNeutral,
+    {"n_cmpl", kLlamaCpp, kInfill, FieldUse::kNeutral, "[1]"},
+    // Editors send these with every request: they bound its time and its
+    // answer, and do without.
+    {"n_indent", kLlamaCpp, kAllButInfill, FieldUse::kNeutral, "[0]"},
+    {"n_indent", kLlamaCpp, kInfill, FieldUse::kIgnored, ""},
+    {"t_max_predict_ms", kLlamaCpp, kAllButInfill, FieldUse::kNeutral,
      "[0, -1]"},
+    {"t_max_predict_ms", kLlamaCpp, kInfill, FieldUse::kIgnored, ""},
+    {"t_max_prompt_ms", kLlamaCpp, kInfill, FieldUse::kIgnored, ""},
+    {"response_fields", kLlamaCpp, kInfill, FieldUse::kIgnored, ""},
+    {"sse_ping_interval", kLlamaCpp, kInfill, FieldUse::kIgnored, ""},
     {"n_keep", kLlamaCpp, kAllEndpoints, FieldUse::kIgnored, ""},
     {"n_discard", kLlamaCpp, kAllEndpoints, FieldUse::kIgnored, ""},
     {"n_cache_reuse", kLlamaCpp, kAllEndpoints, FieldUse::kIgnored, ""},

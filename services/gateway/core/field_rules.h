@@ -20,7 +20,9 @@ enum ApiEndpoint : uint8_t {
   kCompletions = 1,
   kChats = 2,
   kResponses = 4,
-  kAllEndpoints = 7,
+  kMessages = 8,
+  kInfill = 16,
+  kAllEndpoints = 31,
 };
 
 enum class FieldUse : uint8_t {

@@ -13,8 +13,8 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/gateway_service.h"
 #include "services/gateway/core/infill_request.h"
+#include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
-#include "services/gateway/core/message_thinking.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -25,52 +25,44 @@ constexpr char kVersionHeader[] = "anthropic-version";
 constexpr char kOlder[] = "2023-06-01";
 constexpr char kNewer[] = "2026-10-21";
 
-absl::Status CheckVersion(const HttpRequest& request) {
-  const absl::string_view version = request.Header(kVersionHeader);
-  if (version.empty() || version == kOlder || version == kNewer) {
-    return absl::OkStatus();
-  }
-  return Unsupported(kVersionHeader,
-                     absl::StrCat("want ", kNewer, " or ", kOlder));
-}
-
 }  // namespace
 
-bool GatewayService::BeginMessages(Context& context) {
-  // The name under which Anthropic's SDKs look for it.
-  context.headers.emplace_back("Request-Id", context.request_id);
-  const absl::Status checked = CheckVersion(context.request);
-  if (!checked.ok()) RespondError(context, checked);
-  return checked.ok();
+bool GatewayService::CheckVersion(Context& context) const {
+  const absl::string_view version = context.request.Header(kVersionHeader);
+  if (version.empty() || version == kOlder || version == kNewer) return true;
+  RespondError(context,
+               Unsupported(kVersionHeader,
+                           absl::StrCat("want ", kNewer, " or ", kOlder)));
+  return false;
 }
 
 void GatewayService::Messages(std::shared_ptr<Context> context) {
-  if (!BeginMessages(*context)) return;
+  if (!CheckVersion(*context)) return;
   Converse(*context, ReadMessagesRequest(context->request.body),
            {"msg_", MakeMessagesAnswer});
 }
 
 void GatewayService::CountTokens(std::shared_ptr<Context> context) {
-  if (!BeginMessages(*context)) return;
+  if (!CheckVersion(*context)) return;
   auto request = ReadCountTokensRequest(context->request.body);
-  context->request.body.clear();
-  context->request.body.shrink_to_fit();
+  context->request.DropBody();
   if (!request.ok()) return RespondError(*context, request.status());
   const absl::Status named = ModelNamed(request->model).status();
   if (!named.ok()) return RespondError(*context, named);
+  if (parts_.chat != nullptr && parts_.chat->has_template()) {
+    const absl::Status wish = ApplyThinkingWish(*parts_.chat, *request);
+    if (!wish.ok()) return RespondError(*context, wish);
+  }
   const auto prompt = EncodeChat(*context, *request->conversation,
-                                 request->generation.constraint.source.size(),
-                                 &request->thinking);
+                                 request->generation.constraint.source.size());
   if (!prompt.ok()) return RespondError(*context, prompt.status());
-  const absl::Status wish = CheckMessageThinking(*parts_.chat, *request);
-  if (!wish.ok()) return RespondError(*context, wish);
+  AddIgnoredFields(*request, context->headers);
   RespondJson(*context, {{"input_tokens", prompt->size()}});
 }
 
 void GatewayService::Infill(std::shared_ptr<Context> context) {
   auto read = ReadInfillRequest(context->request.body);
-  context->request.body.clear();
-  context->request.body.shrink_to_fit();
+  context->request.DropBody();
   if (!read.ok()) return RespondError(*context, read.status());
   const auto model = ModelNamed(read->request.model);
   if (!model.ok()) return RespondError(*context, model.status());

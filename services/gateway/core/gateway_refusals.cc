@@ -48,7 +48,9 @@ std::optional<std::string> GatewayService::BodyOwner(
 HttpHeaders GatewayService::HeadersOfRefusal(const HttpRequest& head) const {
   Context context;
   context.request.method = head.method;
+  context.request.path = head.path;
   context.request.headers = head.headers;
+  NameRequest(context);
   AddCorsHeaders(context);
   return std::move(context.headers);
 }

@@ -16,6 +16,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/text/encoding_memory.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/error_forms.h"
@@ -23,7 +24,6 @@
 #include "services/gateway/core/percent_text.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/requests.h"
-#include "services/gateway/core/message_thinking.h"
 #include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
@@ -60,12 +60,6 @@ bool AreHeaderNames(absl::string_view list) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
                   absl::StrContains(kOthers, c);
          });
-}
-
-// What was read of it lives on.
-void DropBody(HttpRequest& request) {
-  request.body.clear();
-  request.body.shrink_to_fit();
 }
 
 }  // namespace
@@ -127,10 +121,7 @@ void GatewayService::Handle(HttpRequest request,
   context->deadline = clock_() + options_.max_request_time;
   context->exchange = std::move(exchange);
   context->request = std::move(request);
-  const std::string given(context->request.Header("X-Request-Id"));
-  context->request_id =
-      !given.empty() && CheckRequestId(given).ok() ? given : DrawId();
-  context->headers.emplace_back("X-Request-Id", context->request_id);
+  NameRequest(*context);
   AddCorsHeaders(*context);
   if (!found) {
     Refuse(*context, 404,
@@ -174,6 +165,17 @@ void GatewayService::Stop() {
   workers_.reset();
 }
 
+void GatewayService::NameRequest(Context& context) {
+  const std::string given(context.request.Header("X-Request-Id"));
+  context.request_id =
+      !given.empty() && CheckRequestId(given).ok() ? given : DrawId();
+  context.headers.emplace_back("X-Request-Id", context.request_id);
+  // The name under which Anthropic's SDKs look for it.
+  if (ErrorFormOf(context.request.path) == ErrorForm::kAnthropic) {
+    context.headers.emplace_back("Request-Id", context.request_id);
+  }
+}
+
 void GatewayService::AddCorsHeaders(Context& context) const {
   const std::vector<std::string>& allowed = options_.cors_origins;
   if (allowed.empty()) return;
@@ -188,8 +190,9 @@ void GatewayService::AddCorsHeaders(Context& context) const {
   context.headers.emplace_back("Access-Control-Allow-Origin", origin);
   if (context.request.method != "OPTIONS") {
     context.headers.emplace_back("Access-Control-Expose-Headers",
-                                 "X-Request-Id, X-Foretoken-Ignored-Fields, "
-                                 "Retry-After, Retry-After-Ms");
+                                 "X-Request-Id, Request-Id, "
+                                 "X-Foretoken-Ignored-Fields, Retry-After, "
+                                 "Retry-After-Ms");
     return;
   }
   context.headers.emplace_back("Access-Control-Allow-Methods",
@@ -255,12 +258,16 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
 
 void GatewayService::Complete(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadCompletionRequest(context->request.body));
-  DropBody(context->request);
+  context->request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(*context, ModelNamed(request->model));
   if (!model.has_value()) return;
   auto echoes = Take(*context, Echoes(*request));
   if (!echoes.has_value()) return;
+  if (!request->max_tokens.has_value()) {
+    const absl::Status taken = TakeContext(*context, *model, *request);
+    if (!taken.ok()) return RespondError(*context, taken);
+  }
   StartGeneration(*context, *std::move(request), *model,
                   {"cmpl-", MakeCompletionAnswer}, *std::move(echoes));
 }
@@ -278,7 +285,7 @@ void GatewayService::Responses(std::shared_ptr<Context> context) {
 void GatewayService::Converse(Context& context, absl::StatusOr<ApiRequest> read,
                               const Form& form) {
   auto request = Take(context, std::move(read));
-  DropBody(context.request);
+  context.request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(context, ModelNamed(request->model));
   if (!model.has_value()) return;
@@ -303,7 +310,6 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
           context, *request.conversation,
           request.repeated.size() + request.generation.constraint.source.size(),
           &request.thinking));
-  FORETOKEN_RETURN_IF_ERROR(CheckMessageThinking(*parts_.chat, request));
   AllowThinking(*parts_.chat, request);
   request.conversation.reset();
   return TakePrompt(std::move(prompt), "the messages are", form, info, request);
@@ -329,6 +335,32 @@ absl::Status GatewayService::TakePrompt(std::vector<TokenId> prompt,
   if (!request.max_tokens.has_value()) request.max_tokens = room;
   request.prompts.emplace_back(std::move(prompt));
   return absl::OkStatus();
+}
+
+absl::Status GatewayService::TakeContext(Context& context,
+                                         const GeneratorInfo& info,
+                                         ApiRequest& request) const {
+  const Form form = {"", MakeCompletionAnswer, "prompt"};
+  if (request.prompts.size() > 1) {
+    return Unsupported(form.limit, "-1 is not supported for several prompts");
+  }
+  Prompt prompt = std::move(request.prompts.front());
+  request.prompts.clear();
+  if (const auto* text = std::get_if<std::string>(&prompt)) {
+    if (parts_.tokenizer == nullptr) {
+      return FieldError(form.limit,
+                        "-1 needs a tokenizer, for a prompt of text");
+    }
+    // The text, what encodes it, and the ids.
+    const auto bytes = static_cast<int64_t>(
+        text->size() + request.generation.constraint.source.size());
+    FORETOKEN_RETURN_IF_ERROR(context.request.memory.Resize(
+        bytes * (1 + kEncodingBytesPerTextByte +
+                 static_cast<int64_t>(sizeof(TokenId)))));
+    prompt = parts_.tokenizer->EncodePrompt(*text);
+  }
+  return TakePrompt(std::get<std::vector<TokenId>>(std::move(prompt)),
+                    "the prompt is", form, info, request);
 }
 
 absl::StatusOr<std::vector<std::string>> GatewayService::Echoes(
@@ -386,6 +418,13 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
       thinking);
 }
 
+void GatewayService::AddIgnoredFields(const ApiRequest& request,
+                                      HttpHeaders& headers) {
+  if (request.ignored_fields.empty()) return;
+  headers.emplace_back("X-Foretoken-Ignored-Fields",
+                       absl::StrJoin(request.ignored_fields, ", "));
+}
+
 void GatewayService::StartGeneration(Context& context, ApiRequest request,
                                      const GeneratorInfo& info,
                                      const Form& form,
@@ -409,10 +448,7 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
     return;
   }
   prefixes_.SetScopes(context.request, context.caller, request);
-  if (!request.ignored_fields.empty()) {
-    context.headers.emplace_back("X-Foretoken-Ignored-Fields",
-                                 absl::StrJoin(request.ignored_fields, ", "));
-  }
+  AddIgnoredFields(request, context.headers);
   GenerationRequest& generation = request.generation;
   generation.max_tokens = *request.max_tokens;
   generation.caller = context.caller;
@@ -490,7 +526,7 @@ void GatewayService::OneModel(std::shared_ptr<Context> context) {
 
 void GatewayService::Tokenize(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadTokenizeRequest(context->request.body));
-  DropBody(context->request);
+  context->request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(*context, ModelNamed(request->model));
   if (!model.has_value()) return;
@@ -526,7 +562,7 @@ void GatewayService::Tokenize(std::shared_ptr<Context> context) {
 
 void GatewayService::Detokenize(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadDetokenizeRequest(context->request.body));
-  DropBody(context->request);
+  context->request.DropBody();
   if (!request.has_value()) return;
   if (!Take(*context, ModelNamed(request->model)).has_value()) return;
   const size_t given = request->tokens.size() * sizeof(TokenId);
@@ -622,9 +658,8 @@ void GatewayService::RespondError(Context& context,
   if (absl::IsCancelled(status) && context.exchange->gone()) {
     context.observed->End(kClientGone, clock_());
   }
-  Respond(context,
-          ErrorResponse(status, {}, ErrorFormOf(context.request.path),
-                        context.request_id));
+  Respond(context, ErrorResponse(status, {}, ErrorFormOf(context.request.path),
+                                 context.request_id));
 }
 
 void GatewayService::Refuse(Context& context, int http_status,

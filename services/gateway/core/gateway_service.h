@@ -133,6 +133,8 @@ class GatewayService final : public HttpHandler {
   };
   static const std::vector<Endpoint>& Endpoints();
 
+  // By its own header or a drawn id, of which the answer's headers tell.
+  static void NameRequest(Context& context);
   void AddCorsHeaders(Context& context) const;
   // The caller with the request's key; only where there are keys.
   std::optional<Caller> CallerOf(const HttpRequest& head) const;
@@ -185,8 +187,14 @@ class GatewayService final : public HttpHandler {
                                  absl::string_view whose, const Form& form,
                                  const GeneratorInfo& info,
                                  ApiRequest& request);
-  // False, with the request answered, if it may not go on.
-  bool BeginMessages(Context& context);
+  // Encodes the prompt of a completion whose answer may go on to the end of the
+  // context, and sets its max_tokens.
+  absl::Status TakeContext(Context& context, const GeneratorInfo& info,
+                           ApiRequest& request) const;
+  // False, with the request answered, if its version is not served.
+  bool CheckVersion(Context& context) const;
+  // Names the fields that were taken without effect.
+  static void AddIgnoredFields(const ApiRequest& request, HttpHeaders& headers);
   void StartGeneration(Context& context, ApiRequest request,
                        const GeneratorInfo& info, const Form& form,
                        std::vector<std::string> echoes);

@@ -81,7 +81,8 @@ void ReadLogitBias(RequestFields& fields, SamplingParams& sampling) {
 void ReadSeed(RequestFields& fields, GenerationRequest& request) {
   request.has_seed = false;
   const Json* value = fields.Find("seed");
-  if (value == nullptr) return;
+  // So others write that it is drawn.
+  if (value == nullptr || *value == -1) return;
   if (!value->is_number_integer()) {
     fields.Fail(FieldError("seed", "want an integer", "invalid_type"));
     return;
@@ -278,6 +279,13 @@ void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
         FieldError("foretoken.rounds", "needs stream: true", "invalid_value"));
   }
   ApplyFieldRules(endpoint, fields, request);
+}
+
+std::optional<int64_t> ReadTokenLimit(RequestFields& fields,
+                                      const char* field) {
+  const Json* const value = fields.Find(field);
+  if (value != nullptr && *value == -1) return std::nullopt;
+  return fields.Int(field, {1, kMostTokens});
 }
 
 void ReadChoices(RequestFields& fields, int64_t prompts, ApiRequest& request) {

@@ -5,6 +5,7 @@
 #define FORETOKEN_SERVICES_GATEWAY_CORE_GENERATION_FIELDS_H_
 
 #include <cstdint>
+#include <optional>
 
 #include "services/gateway/core/api_request.h"
 #include "services/gateway/core/field_rules.h"
@@ -15,7 +16,10 @@ namespace foretoken::gateway {
 // Reads them into `request`, and takes or refuses those of the endpoint that
 // field_rules.h lists; errors are left in `fields`.
 void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
-                          ApiEndpoint endpoint = kAllEndpoints);
+                          ApiEndpoint endpoint);
+
+// The limit of an answer's tokens. Without one: nullopt. So others write -1.
+std::optional<int64_t> ReadTokenLimit(RequestFields& fields, const char* field);
 
 // `n`, for a request of `prompts` prompts.
 void ReadChoices(RequestFields& fields, int64_t prompts, ApiRequest& request);

@@ -34,6 +34,11 @@ struct HttpRequest {
     }
     return "";
   }
+  // What was read of it lives on.
+  void DropBody() {
+    body.clear();
+    body.shrink_to_fit();
+  }
 };
 
 struct HttpResponse {

@@ -29,6 +29,7 @@ class InfillAnswer final : public Answer {
 
   void OnDelta(int64_t /*choice*/, const GenerationDelta& delta,
                std::string& out) override {
+    if (request_.prompt_only) return;
     predicted_ += static_cast<int64_t>(delta.token_ids.size());
     if (!request_.stream) {
       text_ += delta.text;

@@ -1,7 +1,5 @@
 #include "services/gateway/core/infill_request.h"
 
-#include <cstdint>
-#include <initializer_list>
 #include <limits>
 #include <optional>
 #include <utility>
@@ -22,8 +20,6 @@ namespace foretoken::gateway {
 namespace {
 
 constexpr size_t kAnyBytes = std::numeric_limits<size_t>::max();
-constexpr double kAboveZero = std::numeric_limits<float>::min();
-constexpr int64_t kMaxInt32 = std::numeric_limits<int32_t>::max();
 // llama.cpp's names where a request has none.
 constexpr char kRepository[] = "myproject\n";
 constexpr char kExtraFile[] = "tmp";
@@ -63,93 +59,20 @@ void ReadExtra(RequestFields& fields, InfillInput& input) {
   }
 }
 
-// llama.cpp's defaults and names, once the common fields have been read.
-void ReadSampling(RequestFields& fields, GenerationRequest& generation) {
-  SamplingParams& sampling = generation.sampling;
+// llama.cpp's defaults, once the common fields have been read.
+void SetDefaults(RequestFields& fields, SamplingParams& sampling) {
   if (fields.Find("temperature") == nullptr) sampling.temperature = 0.8f;
   if (fields.Find("top_k") == nullptr) sampling.top_k = 40;
   if (fields.Find("top_p") == nullptr) sampling.top_p = 0.95f;
   if (fields.Find("min_p") == nullptr) sampling.min_p = 0.05f;
-  if (const auto penalty = fields.Number("repeat_penalty", {kAboveZero, 100})) {
-    const auto given = static_cast<float>(*penalty);
-    if (fields.Find("repetition_penalty") != nullptr &&
-        sampling.repetition_penalty != given) {
-      fields.Fail(FieldError("repeat_penalty",
-                             "differs from repetition_penalty",
-                             "invalid_value"));
-    }
-    sampling.repetition_penalty = given;
-  }
-  const Json* const seed = fields.Find("seed");
-  if (seed != nullptr && *seed == -1) generation.has_seed = false;
-  // Penalties are on the whole text.
-  const std::optional<int64_t> last =
-      fields.Int("repeat_last_n", {-1, kMaxInt32});
-  const bool penalises = sampling.repetition_penalty != 1 ||
-                         sampling.presence_penalty != 0 ||
-                         sampling.frequency_penalty != 0;
-  if (last.has_value() && *last != -1 && penalises) {
-    fields.Fail(Unsupported("repeat_last_n", "not supported, want -1"));
-  }
 }
 
+// 0 only fills a cache: its one token is not shown.
 void ReadLimit(RequestFields& fields, ApiRequest& request) {
-  constexpr char kField[] = "n_predict";
+  constexpr char kField[] = "max_tokens";
   const Json* const value = fields.Find(kField);
-  if (value == nullptr || *value == -1) return;
-  if (*value == 0) {
-    fields.Fail(Unsupported(
-        kField,
-        "0, which only fills a cache, is not supported, want -1 or 1.."));
-    return;
-  }
-  request.max_tokens = fields.Int(kField, {1, kMostTokens});
-}
-
-// Fields of llama.cpp without a meaning here: where a prompt is cached, and
-// what settings mean that are off.
-void ReadOthers(RequestFields& fields) {
-  fields.Bool("cache_prompt", true);
-  for (const char* field : {"id_slot", "n_keep", "n_discard", "n_cache_reuse",
-                            "sse_ping_interval"}) {
-    fields.Int(field, {-1, kMaxInt32});
-  }
-  for (const char* field :
-       {"dynatemp_exponent", "mirostat_tau", "mirostat_eta", "xtc_threshold",
-        "dry_base", "dry_allowed_length", "dry_penalty_last_n"}) {
-    fields.Number(field, {-kMaxInt32, kMaxInt32});
-  }
-  fields.Find("dry_sequence_breakers");
-  struct Off {
-    const char* field;
-    double value;
-  };
-  for (const auto& [field, value] :
-       std::initializer_list<Off>{{"dynatemp_range", 0},
-                                  {"typical_p", 1},
-                                  {"mirostat", 0},
-                                  {"dry_multiplier", 0},
-                                  {"xtc_probability", 0},
-                                  {"top_n_sigma", -1},
-                                  {"min_keep", 0},
-                                  {"n_probs", 0},
-                                  {"n_indent", 0},
-                                  {"n_cmpl", 1},
-                                  {"t_max_prompt_ms", 0},
-                                  {"t_max_predict_ms", 0}}) {
-    AllowOnly(fields, field, {Json(value)}, absl::StrCat(value));
-  }
-  for (const char* field : {"post_sampling_probs", "timings_per_token",
-                            "return_progress", "return_tokens"}) {
-    AllowOnly(fields, field, {Json(false)}, "false");
-  }
-  for (const char* field : {"lora", "response_fields"}) {
-    AllowOnly(fields, field, {Json::array()}, "an empty array");
-  }
-  AllowOnly(fields, "samplers", {},
-            "it left out: penalties, temperature, top_k, top_p and min_p are "
-            "applied in this order");
-  AllowOnly(fields, "stream_options", {}, "it left out: streams have usage");
+  request.prompt_only = value != nullptr && *value == 0;
+  request.max_tokens = request.prompt_only ? 1 : ReadTokenLimit(fields, kField);
 }
 
 void AppendText(const Tokenizer& tokenizer, absl::string_view text,
@@ -199,9 +122,9 @@ absl::StatusOr<InfillRequest> ReadInfillRequest(absl::string_view text) {
   RequestFields fields(body);
   InfillRequest read;
   ApiRequest& request = read.request;
-  ReadOthers(fields);
-  ReadGenerationFields(fields, request);
-  ReadSampling(fields, request.generation);
+  AllowOnly(fields, "stream_options", {}, "it left out: streams have usage");
+  ReadGenerationFields(fields, request, kInfill);
+  SetDefaults(fields, request.generation.sampling);
   ReadLimit(fields, request);
   ReadConstraintFields(text, fields, request);
   if (request.generation.stop_token_ids.size() >

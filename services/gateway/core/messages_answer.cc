@@ -182,17 +182,19 @@ class MessagesAnswer final : public Answer {
 
   void Add(const AnswerDelta& delta, std::string& out) {
     AddText(Block::Type::kThinking, delta.reasoning, out);
-    AddText(Block::Type::kText, delta.content, out);
-    for (const ToolCallDelta& part : delta.tool_calls) {
-      if (!part.id.empty()) {
-        Block block;
-        block.type = Block::Type::kToolUse;
-        block.id = part.id;
-        block.name = part.name;
-        OpenBlock(std::move(block), out);
-      }
-      Append(part.arguments, out);
+    delta.InOrder(
+        [&](absl::string_view text) { AddText(Block::Type::kText, text, out); },
+        [&](const ToolCallDelta& part) { AddCall(part, out); });
+  }
+  void AddCall(const ToolCallDelta& part, std::string& out) {
+    if (!part.id.empty()) {
+      Block block;
+      block.type = Block::Type::kToolUse;
+      block.id = part.id;
+      block.name = part.name;
+      OpenBlock(std::move(block), out);
     }
+    Append(part.arguments, out);
   }
   void AddText(Block::Type type, absl::string_view text, std::string& out) {
     if (text.empty()) return;
@@ -239,13 +241,15 @@ class MessagesAnswer final : public Answer {
     const GenerationSummary& summary = results_.Of(0);
     const char* reason = "end_turn";
     std::string stop_string = "null";
-    if (summary.finish == FinishReason::kLength || splitter_.cut_off()) {
+    const bool cut_off = splitter_.cut_off();
+    if (!summary.stop_string.empty() && (cut_off || splitter_.calls() == 0)) {
+      // It may have cut a call off. Whole calls are to be answered.
+      reason = "stop_sequence";
+      stop_string = Quoted(summary.stop_string);
+    } else if (summary.finish == FinishReason::kLength || cut_off) {
       reason = "max_tokens";
     } else if (splitter_.calls() > 0) {
       reason = "tool_use";
-    } else if (!summary.stop_string.empty()) {
-      reason = "stop_sequence";
-      stop_string = Quoted(summary.stop_string);
     }
     return absl::StrCat("\"stop_reason\":\"", reason,
                         "\",\"stop_sequence\":", stop_string);

@@ -13,9 +13,9 @@
 #include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
 #include "services/gateway/core/message_blocks.h"
+#include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/request_fields.h"
 #include "services/gateway/core/requests.h"
-#include "services/gateway/core/message_thinking.h"
 #include "services/gateway/core/tool_rules.h"
 
 namespace foretoken::gateway {
@@ -23,6 +23,7 @@ namespace {
 
 constexpr size_t kMaxNameBytes = 256;
 constexpr size_t kMaxShownBytes = 32;
+constexpr size_t kMaxUserBytes = 512;
 constexpr size_t kAnyBytes = std::numeric_limits<size_t>::max();
 
 void Require(RequestFields& fields, absl::string_view field) {
@@ -153,6 +154,37 @@ void ReadTools(absl::string_view text, bool may_call, RequestFields& fields,
   }
 }
 
+// {"type": "adaptive"}                       as the model decides
+// {"type": "enabled", "budget_tokens": N}    it thinks
+// {"type": "disabled"}                       it does not
+void ReadThinking(RequestFields& fields, ApiRequest& request) {
+  constexpr char kField[] = "thinking";
+  const Json* const value = fields.Find(kField);
+  if (value == nullptr) return;
+  RequestFields thinking(*value, kField);
+  const std::string type = thinking.Text("type", kMaxNameBytes).value_or("");
+  if (type == "enabled" || type == "disabled") {
+    request.thinking_wish.enabled = type == "enabled";
+    request.thinking_wish.enabled_field = kField;
+  } else if (type != "adaptive") {
+    thinking.Fail(Unsupported(thinking.Name("type"),
+                              "want adaptive, enabled or disabled"));
+  }
+  if (type == "enabled") {
+    // A target, which models may miss.
+    if (thinking.Int("budget_tokens", {1, kMostTokens}).has_value()) {
+      request.ignored_fields.push_back(thinking.Name("budget_tokens"));
+    } else {
+      Require(thinking, "budget_tokens");
+    }
+  }
+  if (type != "disabled") {
+    // Thinking is shown as it is: nothing summarises it.
+    AllowOnly(thinking, "display", {"summarized"}, "summarized");
+  }
+  fields.Fail(thinking.Finish());
+}
+
 // {"format": {"type": "json_schema", "schema": {...}}, "effort": "high"}
 void ReadOutputConfig(absl::string_view text, RequestFields& fields,
                       ApiRequest& request) {
@@ -160,7 +192,8 @@ void ReadOutputConfig(absl::string_view text, RequestFields& fields,
   const Json* const value = fields.Find(kField);
   if (value == nullptr) return;
   RequestFields config(*value, kField);
-  AllowOnly(config, "effort", {"high"}, "high, the default");
+  ReadEffort("effort", config, request);
+  request.thinking_wish.default_effort = "high";
   if (config.error().ok()) {
     ReadFormatField(RawMember(text, kField), "format", config, request);
   }
@@ -176,8 +209,7 @@ void CheckMetadata(RequestFields& fields) {
   fields.Fail(metadata.Finish());
 }
 
-// Reads the fields that both endpoints have. `text`: the whole body;
-// request.max_tokens has been read.
+// Reads the fields that both endpoints have. `text`: the whole body.
 void ReadConversation(absl::string_view text, RequestFields& fields,
                       ApiRequest& request) {
   request.error_form = ErrorForm::kAnthropic;
@@ -194,7 +226,7 @@ void ReadConversation(absl::string_view text, RequestFields& fields,
     fields.Fail(read.status());
   }
   ReadTemplateVariables(text, fields, conversation);
-  if (fields.error().ok()) ReadMessageThinking(fields, request);
+  ReadThinking(fields, request);
   const bool may_call = ReadChoice(fields, request);
   ReadTools(text, may_call, fields, request);
   CheckToolChoice(fields, FunctionPlace::kTop, request);
@@ -227,7 +259,7 @@ absl::StatusOr<ApiRequest> ReadMessagesRequest(absl::string_view text) {
   RequestFields fields(body);
   ApiRequest request;
   RefuseOthers(fields);
-  ReadGenerationFields(fields, request);
+  ReadGenerationFields(fields, request, kMessages);
   if (fields.Find("max_tokens") == nullptr) Require(fields, "max_tokens");
   request.max_tokens = fields.Int("max_tokens", {1, kMostTokens});
   ReadStopSequences(fields, request.generation);

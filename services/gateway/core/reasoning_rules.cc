@@ -23,9 +23,8 @@ constexpr char kInclude[] = "include_reasoning";
 constexpr char kEnable[] = "enable_thinking";
 // Levels of OpenAI's API.
 constexpr char kNone[] = "none";
-constexpr char kMedium[] = "medium";
 constexpr std::array<absl::string_view, 6> kEfforts = {
-    kNone, "minimal", "low", kMedium, "high", "xhigh"};
+    kNone, "minimal", "low", "medium", "high", "xhigh"};
 
 // Whether the reasoning is separated from the content, by the format's name.
 std::optional<bool> ReadFormat(RequestFields& fields) {
@@ -62,8 +61,9 @@ absl::Status SetVariable(const std::string& field, absl::string_view name,
 // Lets the model think or not, where its template leaves the choice.
 absl::Status SwitchThinking(const ModelChat& chat, bool thinks,
                             const std::string& field, ApiRequest& request) {
-  if (chat.reads_enable_thinking()) {
-    return SetVariable(field, kEnable, thinks ? "true" : "false",
+  if (!chat.thinking_variable().empty()) {
+    return SetVariable(field, chat.thinking_variable(),
+                       thinks ? "true" : "false",
                        request.conversation->variables);
   }
   if (chat.thinking().has_value() && !thinks) {
@@ -77,7 +77,8 @@ absl::Status ApplyEffort(const ModelChat& chat, const ThinkingWish& wish,
                          ApiRequest& request) {
   const std::string& field = wish.effort_field;
   const bool none = wish.effort == kNone;
-  if (none && chat.reads_enable_thinking()) {
+  const bool is_switched = !chat.thinking_variable().empty();
+  if (none && is_switched) {
     return SwitchThinking(chat, false, field, request);
   }
   if (chat.reads_reasoning_effort()) {
@@ -86,11 +87,11 @@ absl::Status ApplyEffort(const ModelChat& chat, const ThinkingWish& wish,
                        request.conversation->variables);
   }
   if (none) return SwitchThinking(chat, false, field, request);
-  if (chat.thinking().has_value() && wish.effort != kMedium) {
+  if (chat.thinking().has_value() && wish.effort != wish.default_effort) {
     return Unsupported(
         field,
-        absl::StrCat("this model has no levels of reasoning, want ", kMedium,
-                     chat.reads_enable_thinking() ? " or none" : ""));
+        absl::StrCat("this model has no levels of reasoning, want ",
+                     wish.default_effort, is_switched ? " or none" : ""));
   }
   request.ignored_fields.push_back(field);
   return absl::OkStatus();
@@ -150,6 +151,12 @@ void ReadThinkingSwitch(RequestFields& fields, ApiRequest& request) {
 
 absl::Status ApplyThinkingWish(const ModelChat& chat, ApiRequest& request) {
   const ThinkingWish& wish = request.thinking_wish;
+  if (wish.effort == kNone && wish.enabled == true) {
+    return FieldError(
+        wish.enabled_field,
+        absl::StrCat("is on, but ", wish.effort_field, " is ", kNone),
+        "invalid_value");
+  }
   if (!wish.effort.empty()) {
     FORETOKEN_RETURN_IF_ERROR(ApplyEffort(chat, wish, request));
   }

@@ -7,7 +7,7 @@
 //
 // How much a model thinks is its template's matter: reasoning_effort and
 // enable_thinking become the template's variables of these names, if it reads
-// them.
+// them. Some templates have `thinking` in the place of the latter.
 //
 // Pure functions, thread-safe.
 #ifndef FORETOKEN_SERVICES_GATEWAY_CORE_REASONING_RULES_H_

@@ -26,9 +26,9 @@ namespace {
 constexpr int64_t kCompletionTokens = 16;
 constexpr size_t kMaxMessages = 4096;
 constexpr size_t kMaxPrompts = static_cast<size_t>(kMaxChoices);
-// Of messages.
-constexpr std::array<absl::string_view, 6> kRoles = {
-    "system", "developer", "user", "assistant", "tool", "function"};
+// Of messages. Llama's templates know results of tools by the last.
+constexpr std::array<absl::string_view, 7> kRoles = {
+    "system", "developer", "user", "assistant", "tool", "function", "ipython"};
 constexpr size_t kMaxShownRole = 64;
 
 absl::StatusOr<std::vector<TokenId>> ReadTokens(const Json& list,
@@ -183,17 +183,10 @@ void ReadTools(absl::string_view text, RequestFields& fields,
   CheckToolChoice(fields, FunctionPlace::kMember, request);
 }
 
-// Without a limit: nullopt. So others write -1.
-std::optional<int64_t> ReadLimit(RequestFields& fields, const char* field) {
-  const Json* const value = fields.Find(field);
-  if (value != nullptr && *value == -1) return std::nullopt;
-  return fields.Int(field, {1, kMostTokens});
-}
-
 // `max_tokens` and its newer name; both may be given if they agree.
 void ReadChatTokens(RequestFields& fields, ApiRequest& request) {
-  const auto newer = ReadLimit(fields, "max_completion_tokens");
-  const auto older = ReadLimit(fields, "max_tokens");
+  const auto newer = ReadTokenLimit(fields, "max_completion_tokens");
+  const auto older = ReadTokenLimit(fields, "max_tokens");
   if (newer.has_value() && older.has_value() && *newer != *older) {
     fields.Fail(FieldError("max_tokens", "differs from max_completion_tokens",
                            "invalid_value"));
@@ -236,8 +229,9 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
   if (best_of != request.n) {
     fields.Fail(Unsupported("best_of", "want the value of n"));
   }
-  request.max_tokens =
-      fields.Int("max_tokens", {1, kMostTokens}).value_or(kCompletionTokens);
+  request.max_tokens = fields.Find("max_tokens") == nullptr
+                           ? kCompletionTokens
+                           : ReadTokenLimit(fields, "max_tokens");
   const Json* const logprobs = fields.Find("logprobs");
   if (logprobs != nullptr && *logprobs != false) {
     request.logprobs = true;

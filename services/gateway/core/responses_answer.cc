@@ -254,10 +254,15 @@ class ResponsesAnswer final : public Answer {
     if (!delta.reasoning.empty()) {
       AddText(Item::Type::kReasoning, delta.reasoning, out);
     }
-    if (!delta.content.empty()) {
-      AddText(Item::Type::kMessage, delta.content, out);
-    }
-    for (const ToolCallDelta& part : delta.tool_calls) AddCall(part, out);
+    delta.InOrder(
+        [&](absl::string_view text) {
+          AddText(Item::Type::kMessage, text, out);
+        },
+        [&](const ToolCallDelta& part) {
+          AddCall(part, out);
+          // A call shows none, but text after it may be of the same tokens.
+          if (part.content_before == delta.content.size()) PassLogprobs();
+        });
   }
 
   void AddText(Item::Type type, absl::string_view text, std::string& out) {
@@ -287,7 +292,6 @@ class ResponsesAnswer final : public Answer {
       item.name = part.name;
       ItemEvent("response.output_item.added", out);
     }
-    PassLogprobs();  // a call shows none
     if (part.arguments.empty()) return;
     items_.back().text += part.arguments;
     if (!request_.stream) return;

@@ -107,6 +107,7 @@ for i in 0 1; do
   port=${ports[i]}
   case $part in
     curl)
+      pages=(README.md docs/api.md docs/api_messages.md)
       count=0
       while read -r line; do
         line=${line//127.0.0.1:8080/127.0.0.1:$port}
@@ -117,9 +118,11 @@ for i in 0 1; do
           *) echo "no answer: $line: $answer"; exit 1 ;;
         esac
         count=$((count + 1))
-      done < <(python3 -B tests/e2e/documented_commands.py --curl README.md docs/api.md)
-      [ "$count" -ge 7 ] || { echo "only $count curl commands in the pages"; exit 1; }
-      echo "$count curl commands of README.md and docs/api.md work on port $port"
+        # The demo model has no fill-in-the-middle tokens.
+      done < <(python3 -B tests/e2e/documented_commands.py --curl "${pages[@]}" |
+        grep -v /infill)
+      [ "$count" -ge 8 ] || { echo "only $count curl commands in the pages"; exit 1; }
+      echo "$count curl commands of ${pages[*]} work on port $port"
       ;;
     streams)
       python3 tests/e2e/gateway/streams.py "http://127.0.0.1:$port" \

@@ -252,8 +252,7 @@ def wrong_requests_are_refused():
             ({"tools": [{"type": "web_search_20250305",
                          "name": "web_search"}]}, "tools[0].type"),
             ({"tool_choice": {"type": "any"}}, "tool_choice: needs tools"),
-            ({"thinking": {"type": "enabled", "budget_tokens": 3}},
-             "thinking: this model does not think"),
+            ({"output_config": {"effort": "most"}}, "output_config.effort: "),
             ({"container": "c"}, "container: "),
             ({"no_such": 1}, "no_such: "),
             ({"temperature": -1}, "temperature: ")):
@@ -280,6 +279,20 @@ def keys_and_versions():
     status, headers, _ = send(URL, "/v1/messages", good,
                               {"X-Request-Id": "my-request"})
     assert status == 200 and headers["request-id"] == "my-request"
+    status, headers, _ = send(URL, "/v1/messages", good,
+                              {"X-Request-Id": "my-request", **wrong})
+    assert status == 401 and headers["request-id"] == "my-request"
+
+
+def wishes_of_a_model_that_does_not_think_are_listed():
+    wish = {"thinking": {"type": "enabled", "budget_tokens": 3},
+            "output_config": {"effort": "low"}}
+    status, headers, text = send(URL, "/v1/messages", {
+        "max_tokens": 4, "messages": QUESTION, **wish})
+    assert status == 200, text
+    listed = headers["x-foretoken-ignored-fields"].split(", ")
+    assert sorted(listed) == ["output_config.effort", "thinking",
+                              "thinking.budget_tokens"], listed
 
 
 # llama.cpp's infill.
@@ -311,6 +324,12 @@ def the_middle_is_filled():
     stopped = fill(stop=[" a + b"])
     assert stopped["content"] == "    return", stopped
     assert stopped["stopping_word"] == " a + b"
+    # As llama.vim sends it, and its warm-up.
+    plugin = fill(n_predict=128, n_indent=4, t_max_prompt_ms=500,
+                  t_max_predict_ms=1000, samplers=["top_k", "top_p", "infill"],
+                  response_fields=["content", "timings/prompt_n"])
+    assert plugin["content"] == answer["content"], plugin
+    assert fill(n_predict=0, samplers=[])["content"] == ""
     more = fill(input_extra=[{"filename": "a.py", "text": "a = 1\n"}],
                 prompt="    ", cache_prompt=True, id_slot=-1)
     assert more["tokens_evaluated"] > answer["tokens_evaluated"]
@@ -320,8 +339,7 @@ def infill_is_refused_where_it_cannot_be():
     body = {"input_prefix": "a", "input_suffix": "b"}
     status, _, text = send(URL, "/infill", body)
     assert status == 400 and "no fill-in-the-middle tokens" in text, text
-    for change, param in (({"samplers": ["infill"]}, "samplers"),
-                          ({"mirostat": 2}, "mirostat"),
+    for change, param in (({"mirostat": 2}, "mirostat"),
                           ({"input_prefix": None}, "input_prefix")):
         status, _, text = send(TOOLS_URL, "/infill", {**body, **change})
         assert status == 400, text
@@ -335,7 +353,8 @@ EXAMPLES = (
     a_tool_is_called, two_tools_are_called_behind_a_text,
     one_tool_without_parallel_use, the_result_of_a_tool_is_read,
     choices_of_tools, wrong_requests_are_refused, keys_and_versions,
-    the_middle_is_filled, infill_is_refused_where_it_cannot_be)
+    wishes_of_a_model_that_does_not_think_are_listed, the_middle_is_filled,
+    infill_is_refused_where_it_cannot_be)
 
 
 def main():

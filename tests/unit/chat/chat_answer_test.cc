@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/json.h"
 #include "common/text/chat/model_chat.h"
@@ -51,6 +52,7 @@ std::shared_ptr<const Tokenizer> TestTokenizer() {
 
 struct Delivered {
   std::string content, calls, reasoning;
+  std::string in_order;  // content and calls
   int64_t thinking_tokens = 0;
 };
 
@@ -65,9 +67,12 @@ Delivered Deliver(const ModelChat& chat, const std::vector<TokenId>& ids,
   const auto add = [&](const AnswerDelta& delta) {
     got.content += delta.content;
     got.reasoning += delta.reasoning;
-    for (const ToolCallDelta& call : delta.tool_calls) {
-      got.calls += call.name + call.arguments;
-    }
+    delta.InOrder(
+        [&](absl::string_view text) { absl::StrAppend(&got.in_order, text); },
+        [&](const ToolCallDelta& call) {
+          got.calls += call.name + call.arguments;
+          got.in_order += call.name + call.arguments;
+        });
   };
   Detokenizer detokenizer(chat.tokenizer(), Detokenizer::Start::kBehindPrompt);
   std::string waiting;
@@ -96,6 +101,7 @@ TEST(ChatAnswerTest, SpecialTokensBeginCallsHoweverTheAnswerIsDelivered) {
       const Delivered got = Deliver(**chat, ids, step, late);
       EXPECT_EQ(got.content, "I\u00e9 see.") << step << " " << late;
       EXPECT_EQ(got.calls, "f{\"a\": 1}g{}") << step << " " << late;
+      EXPECT_EQ(got.in_order, got.content + got.calls) << step << " " << late;
       EXPECT_EQ(got.thinking_tokens, 0);
     }
   }
@@ -142,6 +148,7 @@ TEST(ChatAnswerTest, VerbatimThinkingIsContentWithItsTags) {
     EXPECT_EQ(got.reasoning, "");
     EXPECT_EQ(got.content, " [THINK] a [TOOL_CALLS]f[ARGS]{}[/THINK] so");
     EXPECT_EQ(got.calls, "g{}");
+    EXPECT_EQ(got.in_order, got.content + got.calls) << step;
     EXPECT_GT(got.thinking_tokens, 0);
     const Delivered text =
         Deliver(**chat, ids, step, 0, /*with_tools=*/false, options);

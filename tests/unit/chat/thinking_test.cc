@@ -89,6 +89,22 @@ TEST(ThinkingTest, TheTagsAreThoseOfTheTemplate) {
   EXPECT_FALSE(ThinkingTagsOf("I think </thinking>").has_value());
 }
 
+TEST(ThinkingTest, ATemplateIsSwitchedByItsVariable) {
+  const std::pair<std::string, const char*> cases[] = {
+      {GoldenTemplate("qwen3"), "enable_thinking"},
+      {GoldenTemplate("deepseek-v3.1"), "enable_thinking"},
+      {GoldenTemplate("granite-3.3"), "thinking"},
+      {GoldenTemplate("gpt-oss"), ""},
+      {"{%- if not thinking -%}</think>{%- endif -%}", "thinking"},
+      {"{% if thinking_budget %}</think>{% endif %}", ""},
+      {"{% if message.thinking %}thinking</think>{% endif %}", ""}};
+  for (const auto& [source, variable] : cases) {
+    const auto chat = ModelChat::Create(MakeAsciiTokenizer("[]"), source);
+    FORETOKEN_ASSERT_OK(chat);
+    EXPECT_EQ((*chat)->thinking_variable(), variable) << source;
+  }
+}
+
 TEST(ThinkingTest, ATemplateOpensItInThePrompt) {
   EXPECT_TRUE(Opens(kOpening, kHello));
   EXPECT_FALSE(Opens(kOpening, kHello, "", /*generates=*/false));

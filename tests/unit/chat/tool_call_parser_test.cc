@@ -19,25 +19,31 @@ using ::testing::ElementsAre;
 using ::testing::MatchesRegex;
 using ::testing::SizeIs;
 
-// Joined deltas of an answer: content, and "name(arguments)" of each call.
+// Joined deltas of an answer: content, and "name|arguments" of each call.
 struct Joined {
   std::string content;
   std::vector<std::string> calls;
   std::vector<std::string> ids;
+  // Bytes of the content before each call.
+  std::vector<size_t> places;
   bool cut_off = false;
 
   void Add(const AnswerDelta& delta) {
-    content += delta.content;
-    for (const ToolCallDelta& call : delta.tool_calls) {
-      if (!call.id.empty()) {
-        EXPECT_EQ(call.index, static_cast<int>(ids.size()));
-        EXPECT_FALSE(call.name.empty());
-        ids.push_back(call.id);
-        calls.push_back(call.name + "|");
-      }
-      ASSERT_EQ(call.index, static_cast<int>(ids.size()) - 1);
-      calls.back() += call.arguments;
+    delta.InOrder(
+        [&](absl::string_view text) { absl::StrAppend(&content, text); },
+        [&](const ToolCallDelta& call) { AddCall(call); });
+  }
+  void AddCall(const ToolCallDelta& call) {
+    if (!call.id.empty()) {
+      EXPECT_EQ(call.index, static_cast<int>(ids.size()));
+      EXPECT_FALSE(call.name.empty());
+      ids.push_back(call.id);
+      calls.push_back(call.name + "|");
+      places.push_back(content.size());
     }
+    ASSERT_EQ(call.index, static_cast<int>(ids.size()) - 1);
+    EXPECT_EQ(places.back(), content.size()) << "text within a call";
+    calls.back() += call.arguments;
   }
   bool operator==(const Joined&) const = default;
 };

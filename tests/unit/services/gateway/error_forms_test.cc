@@ -7,8 +7,8 @@ namespace foretoken::gateway {
 namespace {
 
 TEST(ErrorFormsTest, ThePathOfMessagesAndThoseBelowItHaveAnthropicsForm) {
-  for (const char* path : {"/v1/messages", "/v1/messages/count_tokens",
-                           "/v1/messages/batches"}) {
+  for (const char* path :
+       {"/v1/messages", "/v1/messages/count_tokens", "/v1/messages/batches"}) {
     EXPECT_EQ(ErrorFormOf(path), ErrorForm::kAnthropic) << path;
   }
   for (const char* path : {"/v1/chat/completions", "/v1/messagesx", "/v1", "",

@@ -16,6 +16,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/api_error.h"
+#include "services/gateway/core/infill_request.h"
 #include "services/gateway/core/requests.h"
 #include "tests/support/status_matchers.h"
 #include "tests/support/test_data.h"
@@ -28,7 +29,8 @@ using ::foretoken::testing::IsOk;
 using ::testing::IsEmpty;
 using ::testing::UnorderedElementsAre;
 
-constexpr ApiEndpoint kEndpoints[] = {kCompletions, kChats, kResponses};
+constexpr ApiEndpoint kEndpoints[] = {kCompletions, kChats, kResponses,
+                                      kMessages, kInfill};
 
 // `members`: of the body, beside what the endpoint requires.
 absl::StatusOr<ApiRequest> Read(ApiEndpoint endpoint,
@@ -41,6 +43,17 @@ absl::StatusOr<ApiRequest> Read(ApiEndpoint endpoint,
       return ReadChatRequest(
           absl::StrCat(R"({"messages": [{"role": "user", "content": "a"}], )",
                        members, "}"));
+    case kMessages:
+      return ReadMessagesRequest(absl::StrCat(
+          R"({"max_tokens": 9, "messages": [{"role": "user", "content": "a"}],
+              )",
+          members, "}"));
+    case kInfill: {
+      auto read = ReadInfillRequest(absl::StrCat(
+          R"({"input_prefix": "a", "input_suffix": "b", )", members, "}"));
+      if (!read.ok()) return read.status();
+      return std::move(read->request);
+    }
     default:
       return ReadResponsesRequest(
           absl::StrCat(R"({"input": "a", )", members, "}"));
@@ -193,6 +206,20 @@ TEST(FieldRulesTest, EveryRowDoesWhatItSays) {
   }
 }
 
+// Names of rules that are fields of their own of other endpoints.
+bool IsServed(absl::string_view name, ApiEndpoint endpoint) {
+  switch (endpoint) {
+    case kCompletions:
+      return name == "prompt" || name == "echo";
+    case kMessages:
+      return name == "service_tier" || name == "context_management";
+    case kInfill:
+      return name == "prompt";
+    default:
+      return false;
+  }
+}
+
 TEST(FieldRulesTest, AFieldOfAnotherEndpointIsUnknown) {
   for (const FieldRule& rule : FieldRules()) {
     SCOPED_TRACE(rule.name);
@@ -201,11 +228,7 @@ TEST(FieldRulesTest, AFieldOfAnotherEndpointIsUnknown) {
         return other.name == absl::string_view(rule.name) &&
                (other.endpoints & endpoint) != 0;
       };
-      // Of completions, too, where they are served.
-      const bool served = endpoint == kCompletions &&
-                          (rule.name == absl::string_view("prompt") ||
-                           rule.name == absl::string_view("echo"));
-      if (served ||
+      if (IsServed(rule.name, endpoint) ||
           std::any_of(FieldRules().begin(), FieldRules().end(), has_rule)) {
         continue;
       }

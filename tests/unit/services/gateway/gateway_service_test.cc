@@ -59,6 +59,28 @@ TEST_F(GatewayServiceTest, ACompletionIsOneBody) {
   EXPECT_THAT(observer_.statuses, ElementsAre(200));
 }
 
+TEST_F(GatewayServiceTest, ACompletionWithoutALimitGoesOnToTheContextsEnd) {
+  generator_.info.max_positions = 50;
+  const std::vector<TokenId> prompt = chat_->tokenizer().EncodePrompt("ab");
+  for (const char* limit : {"max_tokens", "n_predict", "num_predict"}) {
+    Complete(absl::StrCat(R"(, ")", limit, R"(": -1)"));
+    const GenerationRequest& request = generator_.calls.back()->request;
+    EXPECT_EQ(request.prompt, prompt) << limit;
+    EXPECT_EQ(request.text, "");
+    EXPECT_EQ(request.max_tokens, 50 - static_cast<int64_t>(prompt.size()));
+  }
+  Post("/v1/completions", R"({"prompt": [1, 2, 3], "max_tokens": -1})");
+  EXPECT_EQ(generator_.calls.back()->request.max_tokens, 47);
+  const auto several =
+      Post("/v1/completions", R"({"prompt": ["a", "b"], "n_predict": -1})");
+  EXPECT_EQ(several->response.status, 400);
+  EXPECT_EQ(several->Body()["error"]["param"], "max_tokens");
+  generator_.info.max_positions = 1;
+  const auto full = Complete(R"(, "max_tokens": -1)");
+  EXPECT_EQ(full->Body()["error"]["code"], "context_length_exceeded");
+  EXPECT_EQ(full->Body()["error"]["param"], "prompt");
+}
+
 TEST_F(GatewayServiceTest, AChatIsAStreamOfChunks) {
   const auto exchange =
       Chat(R"(, "stream": true, "stream_options": {"include_usage": true},
@@ -948,8 +970,8 @@ TEST_F(GatewayServiceTest, SitesMaySendAndReadTheHeadersOfSdks) {
   EXPECT_EQ(allowed(std::string(3000, 'a')), usual);
   const auto exchange = Get("/v1/models", {{"Origin", "https://a.example"}});
   EXPECT_EQ(exchange->Header("Access-Control-Expose-Headers"),
-            "X-Request-Id, X-Foretoken-Ignored-Fields, Retry-After, "
-            "Retry-After-Ms");
+            "X-Request-Id, Request-Id, X-Foretoken-Ignored-Fields, "
+            "Retry-After, Retry-After-Ms");
   EXPECT_EQ(exchange->Header("Vary"), "Origin");
   EXPECT_EQ(Get("/v1/models")->Header("Vary"), "Origin");
 }

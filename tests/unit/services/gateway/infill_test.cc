@@ -92,6 +92,28 @@ TEST(InfillRequestTest, SettingsThatAreOffAreTaken) {
       "repeat_last_n": 64, "timings_per_token": false)"));
 }
 
+TEST(InfillRequestTest, WhatEditorsSendIsTaken) {
+  // Of llama.vim, for a completion and to warm up.
+  const InfillRequest vim = Read(absl::StrCat(kEmpty, R"(, "input_extra": [],
+      "prompt": "a", "n_predict": 128, "stop": [], "n_indent": 4, "top_k": 40,
+      "top_p": 0.9, "stream": false, "samplers": ["top_k", "top_p", "infill"],
+      "cache_prompt": true, "t_max_prompt_ms": 500, "t_max_predict_ms": 1000,
+      "response_fields": ["content", "timings/prompt_n"])"));
+  EXPECT_EQ(vim.request.max_tokens, 128);
+  EXPECT_FALSE(vim.request.prompt_only);
+  EXPECT_THAT(
+      vim.request.ignored_fields,
+      ::testing::UnorderedElementsAre("n_indent", "samplers", "t_max_prompt_ms",
+                                      "t_max_predict_ms", "response_fields"));
+  const InfillRequest warm = Read(absl::StrCat(kEmpty, R"(, "n_predict": 0,
+      "temperature": 0.0, "samplers": [], "t_max_prompt_ms": 1,
+      "response_fields": [""])"));
+  EXPECT_TRUE(warm.request.prompt_only);
+  EXPECT_EQ(warm.request.max_tokens, 1);
+  EXPECT_EQ(
+      Read(absl::StrCat(kEmpty, R"(, "max_tokens": 3)")).request.max_tokens, 3);
+}
+
 TEST(InfillRequestTest, SettingsThatAreNotServedAreNamed) {
   for (const auto& [field, value] :
        std::vector<std::pair<const char*, const char*>>{
@@ -101,20 +123,14 @@ TEST(InfillRequestTest, SettingsThatAreNotServedAreNamed) {
            {"xtc_probability", "0.5"},
            {"dynatemp_range", "0.1"},
            {"n_probs", "3"},
-           {"n_indent", "4"},
-           {"t_max_predict_ms", "500"},
-           {"samplers", "[\"top_k\", \"infill\"]"},
-           {"response_fields", "[\"content\"]"},
            {"lora", "[{}]"},
            {"return_tokens", "true"},
-           {"n_predict", "0"},
            {"n_predict", "-2"},
            {"stream_options", "{}"},
            {"temperature", "-1"},
            {"prompt", "[1]"},
            {"input_extra", "{}"},
-           {"messages", "[]"},
-           {"max_tokens", "3"}}) {
+           {"messages", "[]"}}) {
     EXPECT_EQ(Fault(absl::StrCat("\"", field, "\": ", value)), field) << value;
   }
   EXPECT_EQ(Fault(R"("repeat_penalty": 1.1, "repeat_last_n": 64)"),
@@ -282,6 +298,26 @@ TEST_F(InfillTest, TheReasonOfTheEndIsNamed) {
   EXPECT_EQ(word->Body()["stopping_word"], "\n\n");
 }
 
+TEST_F(InfillTest, APromptAloneHasNoText) {
+  for (const char* stream : {"false", "true"}) {
+    const auto exchange =
+        Fill(absl::StrCat(R"(, "n_predict": 0, "foretoken": {"tokens": true},
+                               "stream": )",
+                          stream));
+    EXPECT_EQ(last().request.max_tokens, 1);
+    last().Write("x", {kA});
+    FinishBy(FinishReason::kLength);
+    const bool streams = stream == std::string("true");
+    if (streams) {
+      EXPECT_THAT(exchange->Frames(), SizeIs(1));
+    }
+    const Json body = streams ? exchange->Frames().back() : exchange->Body();
+    EXPECT_EQ(body["content"], "");
+    EXPECT_EQ(body["stop_type"], "limit");
+    EXPECT_FALSE(body["foretoken"].contains("tokens"));
+  }
+}
+
 TEST_F(InfillTest, EndTokensMayBeIgnored) {
   Fill(R"(, "ignore_eos": true, "stop_token_ids": [7])");
   EXPECT_THAT(last().request.stop_token_ids, ElementsAre(7));
@@ -318,6 +354,29 @@ TEST_F(InfillTest, AKeyIsNeeded) {
   Fill("", {{"Authorization", "Bearer right"}});
   ASSERT_THAT(generator_.calls, SizeIs(1));
   EXPECT_EQ(last().request.caller.name, "alice");
+}
+
+TEST_F(InfillTest, PrefixesAreSharedAsByCompletions) {
+  Make({}, /*with_keys=*/true);
+  const HttpHeaders key = {{"Authorization", "Bearer right"}};
+  Post("/v1/completions", R"({"prompt": "ab"})", key);
+  last().Finish();
+  const std::string own = last().request.prefix_scope;
+  EXPECT_NE(own, "");
+  Fill("", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, own);
+  Fill(R"(, "cache_prompt": false)", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+  Fill(R"(, "cache_scope": "a")", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+  EXPECT_EQ(last().request.cache_scope, "a");
+  Make();
+  Fill();
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
 }
 
 TEST_F(InfillTest, AStreamThatBreaksEndsWithTheError) {

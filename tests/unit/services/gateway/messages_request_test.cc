@@ -1,4 +1,5 @@
 // The bodies of POST /v1/messages and /v1/messages/count_tokens.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -18,6 +19,7 @@ namespace {
 using ::foretoken::testing::IsOk;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 
 constexpr char kOne[] =
     R"("max_tokens": 9, "messages": [{"role": "user", "content": "a"}])";
@@ -288,41 +290,44 @@ TEST(MessagesRequestTest, ToolChoicesAreRules) {
   EXPECT_EQ(Fault(R"("tool_choice": {"type": "any"})"), "tool_choice");
 }
 
-TEST(MessagesRequestTest, ThinkingIsAWishAndVariablesOfTheTemplate) {
-  EXPECT_EQ(ReadWith(R"("thinking": null)").message_thinking, MessageThinking::kNone);
-  const ApiRequest adaptive = ReadWith(R"("thinking": {"type": "adaptive"})");
-  EXPECT_EQ(adaptive.message_thinking, MessageThinking::kNone);
-  EXPECT_EQ(adaptive.conversation->variables, "");
-  const ApiRequest on = ReadWith(
-      R"("thinking": {"type": "enabled", "budget_tokens": 8,
-                      "display": "summarized"})");
-  EXPECT_EQ(on.message_thinking, MessageThinking::kOn);
-  EXPECT_EQ(on.conversation->variables,
-            R"({"enable_thinking":true,"thinking":true})");
-  const ApiRequest off = ReadWith(
-      R"("thinking": {"type": "disabled"}, "chat_template_kwargs": {"b": [1]})");
-  EXPECT_EQ(off.message_thinking, MessageThinking::kOff);
-  EXPECT_EQ(off.conversation->variables,
-            R"({"enable_thinking":false,"thinking":false,"b": [1]})");
-  EXPECT_EQ(ReadWith(R"("thinking": {"type": "disabled"},
-                        "chat_template_kwargs": { })")
-                .conversation->variables,
-            R"({"enable_thinking":false,"thinking":false})");
-  // A budget below that of the answer cannot be kept to.
-  const ApiError budget = ErrorOf(absl::StrCat(
-      kOne, R"(, "thinking": {"type": "enabled", "budget_tokens": 7})"));
-  EXPECT_EQ(budget.param, "thinking.budget_tokens");
-  EXPECT_THAT(budget.message, HasSubstr("want 8 (max_tokens - 1)"));
+TEST(MessagesRequestTest, ThinkingIsAWish) {
+  for (const char* fields :
+       {R"("thinking": null)", R"("thinking": {"type": "adaptive"})"}) {
+    const ApiRequest none = ReadWith(fields);
+    EXPECT_EQ(none.thinking_wish.enabled, std::nullopt) << fields;
+    EXPECT_THAT(none.ignored_fields, IsEmpty()) << fields;
+  }
+  // A budget is a target, whatever max_tokens is.
+  for (const char* budget : {"1", "8", "9", "1024"}) {
+    const ApiRequest on = ReadWith(
+        absl::StrCat(R"("thinking": {"type": "enabled", "budget_tokens": )",
+                     budget, R"(, "display": "summarized"})"));
+    EXPECT_EQ(on.thinking_wish.enabled, true) << budget;
+    EXPECT_EQ(on.thinking_wish.enabled_field, "thinking");
+    EXPECT_THAT(on.ignored_fields, ElementsAre("thinking.budget_tokens"));
+  }
+  const ApiRequest off = ReadWith(R"("thinking": {"type": "disabled"})");
+  EXPECT_EQ(off.thinking_wish.enabled, false);
+  EXPECT_THAT(off.ignored_fields, IsEmpty());
   EXPECT_EQ(Fault(R"("thinking": {"type": "enabled"})"),
+            "thinking.budget_tokens");
+  EXPECT_EQ(Fault(R"("thinking": {"type": "enabled", "budget_tokens": 0})"),
             "thinking.budget_tokens");
   EXPECT_EQ(Fault(R"("thinking": {"type": "on"})"), "thinking.type");
   EXPECT_EQ(Fault(R"("thinking": {"type": "adaptive", "display": "omitted"})"),
             "thinking.display");
   EXPECT_EQ(Fault(R"("thinking": {"type": "disabled", "budget_tokens": 9})"),
             "thinking.budget_tokens");
-  EXPECT_EQ(Fault(R"("thinking": {"type": "disabled"},
-                     "chat_template_kwargs": {"enable_thinking": true})"),
-            "thinking");
+}
+
+TEST(MessagesRequestTest, AnEffortIsAWish) {
+  const ApiRequest low = ReadWith(R"("output_config": {"effort": "low"})");
+  EXPECT_EQ(low.thinking_wish.effort, "low");
+  EXPECT_EQ(low.thinking_wish.effort_field, "output_config.effort");
+  EXPECT_EQ(low.thinking_wish.default_effort, "high");
+  EXPECT_EQ(Fault(R"("output_config": {"effort": "most"})"),
+            "output_config.effort");
+  EXPECT_EQ(Fault(R"("output_config": {"effort": 3})"), "output_config.effort");
 }
 
 TEST(MessagesRequestTest, AFormatIsAConstraint) {
@@ -332,8 +337,6 @@ TEST(MessagesRequestTest, AFormatIsAConstraint) {
       request.generation.constraint,
       (Constraint{Constraint::Kind::kJsonSchema, R"({"z": 1, "a": [2]})", {}}));
   EXPECT_EQ(request.constraint_field, "output_config.format.schema");
-  EXPECT_EQ(Fault(R"("output_config": {"effort": "low"})"),
-            "output_config.effort");
   EXPECT_EQ(Fault(R"("output_config": 3)"), "output_config");
   EXPECT_EQ(Fault(R"("output_config": {"format": {"type": "json_schema",
                      "schema": {}}}, "tools": [{"name": "f",
@@ -376,13 +379,14 @@ TEST(MessagesRequestTest, CountingTakesTheConversationAlone) {
       R"("messages": [{"role": "user", "content": "a"}], "system": "s",
          "tools": [{"name": "f", "input_schema": {}}], "model": "m",
          "tool_choice": {"type": "any"}, "thinking": {"type": "enabled",
-         "budget_tokens": 1024})";
+         "budget_tokens": 1024}, "output_config": {"effort": "low"})";
   const auto counted = ReadCountTokensRequest(absl::StrCat("{", fields, "}"));
   ASSERT_THAT(counted, IsOk());
   const ApiRequest whole = Read(absl::StrCat(fields, ", \"max_tokens\": 1025"));
   EXPECT_EQ(counted->conversation->messages, whole.conversation->messages);
   EXPECT_EQ(counted->conversation->tools, whole.conversation->tools);
-  EXPECT_EQ(counted->conversation->variables, whole.conversation->variables);
+  EXPECT_EQ(counted->thinking_wish.enabled, whole.thinking_wish.enabled);
+  EXPECT_EQ(counted->thinking_wish.effort, whole.thinking_wish.effort);
   EXPECT_EQ(counted->model, "m");
   for (const char* field : {"max_tokens", "temperature", "stream"}) {
     const auto refused = ReadCountTokensRequest(

@@ -221,10 +221,32 @@ TEST_F(MessagesTest, CallsAreBlocks) {
   EXPECT_NE(body["content"][1]["id"], body["content"][2]["id"]);
 }
 
+// One piece of the output may end a call and go on with text.
+TEST_F(MessagesTest, TextAfterACallIsABlockAfterIt) {
+  const std::string body(3000, 'b');
+  const std::vector<std::string> pieces = {
+      absl::StrCat("so ", kCall, " and "),
+      absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")", body),
+      "c\"}}</tool_call> then"};
+  for (const bool stream : {false, true}) {
+    const auto exchange =
+        Ask(absl::StrCat(kTools, stream ? R"(, "stream": true)" : ""));
+    for (const std::string& piece : pieces) last().Write(piece);
+    last().Finish();
+    const Json message = stream ? MessageOf(*exchange) : exchange->Body();
+    const Json& blocks = message["content"];
+    ASSERT_THAT(blocks, SizeIs(5)) << message.dump();
+    EXPECT_EQ(blocks[1]["input"], Json::parse(R"({"a": 1})"));
+    EXPECT_THAT(blocks[2]["text"].get<std::string>(), HasSubstr("and"));
+    EXPECT_EQ(blocks[3]["input"]["a"], absl::StrCat(body, "c"));
+    EXPECT_THAT(blocks[4]["text"].get<std::string>(), HasSubstr("then"));
+  }
+}
+
 TEST_F(MessagesTest, OneCallIsAllThatADisabledParallelUseGives) {
-  const auto exchange = Ask(absl::StrCat(
-      kTools,
-      R"(, "tool_choice": {"type": "auto", "disable_parallel_tool_use": true})"));
+  const auto exchange = Ask(absl::StrCat(kTools,
+                                         R"(, "tool_choice": {"type": "auto",
+                           "disable_parallel_tool_use": true})"));
   call().Write(absl::StrCat(kCall, kCall));
   call().Finish();
   EXPECT_THAT(exchange->Body()["content"], SizeIs(1));
@@ -260,6 +282,25 @@ TEST_F(MessagesTest, ACallThatIsCutOffHasWhatIsWholeOfItsInput) {
   last().Finish();
   EXPECT_EQ(EventsOf(*stream).rbegin()[1]["delta"]["stop_reason"],
             "max_tokens");
+}
+
+TEST_F(MessagesTest, AStopStringWithinACallEndsTheAnswer) {
+  const std::string fields =
+      absl::StrCat(kTools, R"(, "stop_sequences": ["\n"])");
+  const auto cut = Ask(fields);
+  last().Write(
+      absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")",
+                   std::string(5000, 'b')));
+  FinishBy(FinishReason::kStop, "\n");
+  EXPECT_EQ(cut->Body()["stop_reason"], "stop_sequence");
+  EXPECT_EQ(cut->Body()["stop_sequence"], "\n");
+  EXPECT_EQ(cut->Body()["content"][0]["type"], "tool_use");
+  // One after a whole call leaves the call to be answered.
+  const auto whole = Ask(fields);
+  last().Write(kCall);
+  FinishBy(FinishReason::kStop, "\n");
+  EXPECT_EQ(whole->Body()["stop_reason"], "tool_use");
+  EXPECT_EQ(whole->Body()["stop_sequence"], nullptr);
 }
 
 // However the output is cut, the events add up to the body.
@@ -345,6 +386,57 @@ TEST_F(MessagesTest, AKeyIsNeededAndMayComeInXApiKey) {
   ASSERT_THAT(generator_.calls, SizeIs(1));
   EXPECT_EQ(call().request.caller.name, "alice");
   EXPECT_EQ(Count("")->response.status, 401);
+}
+
+TEST_F(MessagesTest, PrefixesAreSharedAsByCompletions) {
+  Make({}, /*with_keys=*/true);
+  const HttpHeaders key = {{"x-api-key", "right"}};
+  Post("/v1/completions", R"({"prompt": "ab"})", key);
+  last().Finish();
+  const std::string own = last().request.prefix_scope;
+  EXPECT_NE(own, "");
+  Ask("", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, own);
+  EXPECT_EQ(last().request.cache_scope, "");
+  for (const char* field : {"cache_scope", "prompt_cache_key"}) {
+    Ask(absl::StrCat(R"(, ")", field, R"(": "a")"), key);
+    last().Finish();
+    EXPECT_EQ(last().request.prefix_scope, "") << field;
+    EXPECT_EQ(last().request.cache_scope, "a") << field;
+  }
+  Ask(R"(, "cache_scope": "")", key);
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+  EXPECT_EQ(last().request.cache_scope, "");
+  // Without keys nobody is known.
+  Make();
+  Ask("");
+  last().Finish();
+  EXPECT_EQ(last().request.prefix_scope, "");
+}
+
+TEST_F(MessagesTest, EveryAnswerNamesItsRequest) {
+  const HttpHeaders named = {{"X-Request-Id", "mine"}};
+  EXPECT_EQ(Get("/v1/messages", named)->Header("Request-Id"), "mine");
+  EXPECT_EQ(Get("/v1/messages/batches", named)->Header("Request-Id"), "mine");
+  EXPECT_EQ(Get("/v1/models", named)->Header("Request-Id"), "");
+  // Those that come before the body, too.
+  HttpRequest head;
+  head.path = "/v1/messages";
+  for (const bool has_name : {false, true}) {
+    if (has_name) head.headers = named;
+    std::string name;
+    for (const auto& [header, value] : service_->HeadersOfRefusal(head)) {
+      if (header == "Request-Id") name = value;
+    }
+    EXPECT_EQ(name == "mine", has_name);
+    EXPECT_NE(name, "");
+  }
+  Make({}, /*with_keys=*/true);
+  const auto refused = Ask("", named);
+  EXPECT_EQ(refused->response.status, 401);
+  EXPECT_EQ(refused->Header("Request-Id"), "mine");
 }
 
 TEST_F(MessagesTest, VersionsWithTheseEventsAreServed) {
@@ -450,32 +542,63 @@ TEST_F(ThinkingMessagesTest, ThoughtsAreABlock) {
   EXPECT_EQ(chat_->tokenizer().Decode(last().request.prompt).value(), "cabd");
 }
 
-TEST_F(ThinkingMessagesTest, ThinkingIsTurnedOff) {
-  const auto off = Ask(R"(, "thinking": {"type": "disabled"})");
+constexpr char kIgnoredFields[] = "X-Foretoken-Ignored-Fields";
+constexpr char kOff[] = R"(, "thinking": {"type": "disabled"})";
+constexpr char kOn[] =
+    R"(, "thinking": {"type": "enabled", "budget_tokens": 4})";
+
+TEST_F(ThinkingMessagesTest, ThinkingIsTurnedOnAndOff) {
+  const auto off = Ask(kOff);
   EXPECT_EQ(off->ends, 0);
   EXPECT_THAT(chat_->tokenizer().Decode(last().request.prompt).value(),
               HasSubstr("</think>"));
-  EXPECT_EQ(
-      Ask(R"(, "thinking": {"type": "enabled", "budget_tokens": 8})")->ends, 0);
+  EXPECT_EQ(Count(kOff)->Body()["input_tokens"], last().request.prompt.size());
+  last().Finish();
+  EXPECT_EQ(off->Header(kIgnoredFields), "");
+  const auto on = Ask(kOn);
+  EXPECT_EQ(chat_->tokenizer().Decode(last().request.prompt).value(), "ab");
+  last().Finish();
+  EXPECT_EQ(on->response.status, 200);
+  EXPECT_EQ(on->Header(kIgnoredFields), "thinking.budget_tokens");
+  EXPECT_EQ(Count(kOn)->Header(kIgnoredFields), "thinking.budget_tokens");
   EXPECT_EQ(Ask(R"(, "thinking": {"type": "adaptive"})")->ends, 0);
 }
 
 TEST_F(ThinkingMessagesTest, WishesThatTheModelDoesNotKeepAreRefused) {
   // A template that always thinks.
   Use("{{ messages[0].content }}<think>\n{# </think> #}");
-  const auto off = Ask(R"(, "thinking": {"type": "disabled"})");
+  const auto off = Ask(kOff);
   EXPECT_EQ(off->response.status, 400);
   EXPECT_THAT(off->response.body, HasSubstr("thinking: "));
-  EXPECT_EQ(Count(R"(, "thinking": {"type": "disabled"})")->response.status,
-            400);
-  // One that never does.
+  EXPECT_EQ(Count(kOff)->response.status, 400);
+  // One that never does: nothing is left to turn on or off.
   Use("{{ messages[0].content }}");
-  EXPECT_EQ(Ask(R"(, "thinking": {"type": "disabled"})")->ends, 0);
-  const auto on =
-      Ask(R"(, "thinking": {"type": "enabled", "budget_tokens": 8})");
-  EXPECT_EQ(on->response.status, 400);
-  EXPECT_THAT(on->response.body, HasSubstr("does not think"));
-  EXPECT_EQ(Ask(R"(, "thinking": {"type": "adaptive"})")->ends, 0);
+  for (const char* fields : {kOff, kOn}) {
+    const auto taken = Ask(fields);
+    last().Finish();
+    EXPECT_EQ(taken->response.status, 200);
+    const std::vector<std::string> ignored =
+        absl::StrSplit(taken->Header(kIgnoredFields), ", ");
+    EXPECT_THAT(ignored, ::testing::Contains("thinking"));
+  }
+}
+
+TEST_F(ThinkingMessagesTest, AnEffortGoesToATemplateThatReadsIt) {
+  constexpr char kLow[] = R"(, "output_config": {"effort": "low"})";
+  constexpr char kHigh[] = R"(, "output_config": {"effort": "high"})";
+  // Without levels, as Anthropic's default or not at all.
+  const auto high = Ask(kHigh);
+  last().Finish();
+  EXPECT_EQ(high->response.status, 200);
+  EXPECT_EQ(high->Header(kIgnoredFields), "output_config.effort");
+  const auto low = Ask(kLow);
+  EXPECT_EQ(low->response.status, 400);
+  EXPECT_THAT(low->response.body, HasSubstr("want high or none"));
+  EXPECT_EQ(Count(kLow)->response.status, 400);
+  Use("{{ messages[0].content }}{{ reasoning_effort }}");
+  Ask(kLow);
+  EXPECT_EQ(chat_->tokenizer().Decode(last().request.prompt).value(), "ablow");
+  EXPECT_EQ(Count(kLow)->Body()["input_tokens"], last().request.prompt.size());
 }
 
 }  // namespace

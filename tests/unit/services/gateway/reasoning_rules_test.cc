@@ -79,6 +79,8 @@ constexpr char kAlways[] = "{{ messages[0].content }}<think>{{ '</think>' }}";
 constexpr char kSwitched[] =
     "{{ messages[0].content }}{% if enable_thinking is defined %}"
     "{{ enable_thinking }}{% endif %}{{ '</think>' }}";
+constexpr char kOther[] =
+    "{{ messages[0].content }}{% if thinking %}{{ '</think>' }}{% endif %}";
 constexpr char kLevels[] = "{{ messages[0].content }}{{ reasoning_effort }}";
 constexpr char kBoth[] =
     "{{ reasoning_effort }}{{ enable_thinking }}{{ '</think>' }}";
@@ -120,6 +122,8 @@ TEST(ReasoningRulesTest, AWishBecomesAVariableOrChangesNothing) {
       {kSwitched, R"(, "think": true)", R"({"enable_thinking":true})", ""},
       {kSwitched, R"(, "enable_thinking": false, "reasoning_effort": "none")",
        R"({"enable_thinking":false})", ""},
+      {kOther, kOff, R"({"thinking":false})", ""},
+      {kOther, kNone, R"({"thinking":false})", ""},
       {kLevels, kLow, R"({"reasoning_effort":"low"})", ""},
       {kLevels, R"(, "reasoning_effort": "xhigh")",
        R"({"reasoning_effort":"xhigh"})", ""},
@@ -164,6 +168,10 @@ TEST(ReasoningRulesTest, AWishThatTheModelCannotMeetIsRefused) {
       {kSwitched,
        R"(, "think": true, "chat_template_kwargs": {"enable_thinking": false})",
        "think: differs from chat_template_kwargs.enable_thinking", ""},
+      {kSwitched, R"(, "enable_thinking": true, "reasoning_effort": "none")",
+       "enable_thinking: is on, but reasoning_effort is none", ""},
+      {kPlain, R"(, "think": true, "reasoning_effort": "none")",
+       "think: is on, but reasoning_effort is none", ""},
   };
   for (const Wish& wish : wishes) {
     ApiRequest request;

@@ -273,7 +273,9 @@ TEST(CompletionRequestTest, SpeculationIsAModeOrAnObject) {
 }
 
 TEST(CompletionRequestTest, SeedsAreAnyIntegers) {
-  EXPECT_EQ(Completion(R"(, "seed": -1)").generation.sampling.seed, ~0ull);
+  EXPECT_FALSE(Completion(R"(, "seed": -1)").generation.has_seed);
+  EXPECT_TRUE(Completion(R"(, "seed": -2)").generation.has_seed);
+  EXPECT_EQ(Completion(R"(, "seed": -2)").generation.sampling.seed, ~1ull);
   EXPECT_EQ(
       Completion(R"(, "seed": 18446744073709551615)").generation.sampling.seed,
       ~0ull);
@@ -640,7 +642,8 @@ TEST(ChatRequestTest, RolesAreThoseThatTemplatesKnow) {
         R"(", "content": "a"}]})"));
   };
   for (const char* role :
-       {"system", "developer", "user", "assistant", "tool", "function"}) {
+       {"system", "developer", "user", "assistant", "tool", "function",
+        "ipython"}) {
     EXPECT_THAT(read(role), IsOk()) << role;
   }
   for (const char* role : {"bot", "User", "", "user "}) {
@@ -652,7 +655,7 @@ TEST(ChatRequestTest, RolesAreThoseThatTemplatesKnow) {
     EXPECT_EQ(error.message,
               absl::StrCat("messages[1].role: \"", role,
                            "\" is not served, want system, developer, user, "
-                           "assistant, tool, function"));
+                           "assistant, tool, function, ipython"));
   }
   // Long ones are cut.
   EXPECT_LT(ToApiError(read(std::string(10'000, 'x')).status()).message.size(),

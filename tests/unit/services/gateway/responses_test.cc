@@ -553,6 +553,34 @@ TEST_F(ResponsesTest, CallsAreStreamed) {
   EXPECT_EQ(response["tools"][0]["name"], "add");
 }
 
+// One piece of the output may end a call and go on with text.
+TEST_F(ResponsesTest, TextAfterACallIsAnItemAfterIt) {
+  const std::string body(3000, 'b');
+  const std::vector<std::string> pieces = {
+      absl::StrCat("so ", kCall, " and "),
+      absl::StrCat(R"(<tool_call>{"name": "add", "arguments": {"a": ")", body),
+      "c\"}}</tool_call> then"};
+  for (const bool stream : {false, true}) {
+    const auto exchange =
+        Respond(absl::StrCat(kTools, stream ? R"(, "stream": true)" : ""));
+    FakeCall& writer = *generator_.calls.back();
+    for (const std::string& piece : pieces) writer.Write(piece);
+    writer.Finish();
+    const Json response =
+        stream ? exchange->Events().back()["response"] : exchange->Body();
+    const Json& output = response["output"];
+    ASSERT_THAT(output, SizeIs(5)) << response.dump();
+    EXPECT_EQ(Json::parse(output[1]["arguments"].get<std::string>()),
+              Json({{"a", 1}}));
+    EXPECT_THAT(output[2]["content"][0]["text"].get<std::string>(),
+                HasSubstr("and"));
+    EXPECT_EQ(Json::parse(output[3]["arguments"].get<std::string>())["a"],
+              absl::StrCat(body, "c"));
+    EXPECT_THAT(output[4]["content"][0]["text"].get<std::string>(),
+                HasSubstr("then"));
+  }
+}
+
 TEST_F(ResponsesTest, ACallThatIsCutOffIsIncomplete) {
   for (const char* stream : {"false", "true"}) {
     const auto exchange =
