@@ -385,6 +385,29 @@ absl::StatusOr<Value> IsDigits(const Call& call) {
   return Value::Bool(!call.text.empty());
 }
 
+// isupper() and islower(), which are the tests `upper` and `lower`, too:
+// uncased characters do not matter, but there must be a cased one, and
+// title-case letters are neither.
+absl::StatusOr<Value> IsOfCase(const Call& call) {
+  FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
+  FORETOKEN_RETURN_IF_ERROR(
+      call.budget.Spend(CharacterSteps(call.text.size())));
+  const bool upper = call.name == "isupper";
+  bool cased = false;
+  for (size_t at = 0; at < call.text.size();) {
+    const Utf8Step step = NextUtf8(absl::string_view(call.bytes()).substr(at));
+    const UChar32 c = static_cast<UChar32>(step.code_point);
+    at += step.length;
+    if (u_hasBinaryProperty(c, upper ? UCHAR_LOWERCASE : UCHAR_UPPERCASE) ||
+        u_charType(c) == U_TITLECASE_LETTER) {
+      return Value::Bool(false);
+    }
+    cased = cased ||
+            u_hasBinaryProperty(c, upper ? UCHAR_UPPERCASE : UCHAR_LOWERCASE);
+  }
+  return Value::Bool(cased);
+}
+
 absl::StatusOr<Value> CaseMethod(const Call& call) {
   FORETOKEN_RETURN_IF_ERROR(call.Bind({}).status());
   FORETOKEN_RETURN_IF_ERROR(
@@ -415,6 +438,8 @@ const absl::flat_hash_map<absl::string_view, Method>& Methods() {
           {"find", FindSubstring},
           {"index", FindSubstring},
           {"isdigit", IsDigits},
+          {"islower", IsOfCase},
+          {"isupper", IsOfCase},
           {"join", Join},
           {"lower", CaseMethod},
           {"lstrip", StripMethod},

@@ -78,11 +78,17 @@ void ReadLogitBias(RequestFields& fields, SamplingParams& sampling) {
   }
 }
 
+// Not value == -1: that compares 2^64 - 1 as a signed number.
+bool IsMinusOne(const Json& value) {
+  return value.is_number_integer() && !value.is_number_unsigned() &&
+         value.get<int64_t>() == -1;
+}
+
 void ReadSeed(RequestFields& fields, GenerationRequest& request) {
   request.has_seed = false;
   const Json* value = fields.Find("seed");
-  // So others write that it is drawn.
-  if (value == nullptr || *value == -1) return;
+  // -1 is how others write that it is drawn.
+  if (value == nullptr || IsMinusOne(*value)) return;
   if (!value->is_number_integer()) {
     fields.Fail(FieldError("seed", "want an integer", "invalid_type"));
     return;
@@ -284,7 +290,7 @@ void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
 std::optional<int64_t> ReadTokenLimit(RequestFields& fields,
                                       const char* field) {
   const Json* const value = fields.Find(field);
-  if (value != nullptr && *value == -1) return std::nullopt;
+  if (value != nullptr && IsMinusOne(*value)) return std::nullopt;
   return fields.Int(field, {1, kMostTokens});
 }
 

@@ -66,7 +66,7 @@ TEST_F(GatewayServiceTest, ACompletionWithoutALimitGoesOnToTheContextsEnd) {
     Complete(absl::StrCat(R"(, ")", limit, R"(": -1)"));
     const GenerationRequest& request = generator_.calls.back()->request;
     EXPECT_EQ(request.prompt, prompt) << limit;
-    EXPECT_EQ(request.text, "");
+    EXPECT_FALSE(request.text.has_value());
     EXPECT_EQ(request.max_tokens, 50 - static_cast<int64_t>(prompt.size()));
   }
   Post("/v1/completions", R"({"prompt": [1, 2, 3], "max_tokens": -1})");
