@@ -164,7 +164,7 @@ def it_is_what_a_chat_answers():
         "messages": QUESTION, "max_tokens": 24, "temperature": 0.8, "seed": 7})
     assert status == 200, text
     chat = json.loads(text)
-    message = ask(URL, QUESTION, temperature=0.8, seed=7)
+    message = ask(URL, QUESTION, max_tokens=24, temperature=0.8, seed=7)
     assert text_of(message) == chat["choices"][0]["message"]["content"]
 
 
