@@ -460,7 +460,8 @@ def wrong_keys(target):
                 path, body, "Connection: close", key=wrong),
                 {400} if "\x7f" in wrong else {401})
         for line in ("", "Authorization: Basic " + key, "Authorization: " + key,
-                     "Authorization:", "X-Api-Key: " + key):
+                     "Authorization:", "X-Api-Key: not-" + key,
+                     "X-Auth-Key: " + key):
             target.expect("no key", "GET /v1/models HTTP/1.1\r\nHost: a\r\n"
                           "Connection: close\r\n" +
                           (f"{line}\r\n" if line else "") + "\r\n", {401})
