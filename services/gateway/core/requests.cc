@@ -26,7 +26,7 @@ namespace {
 constexpr int64_t kCompletionTokens = 16;
 constexpr size_t kMaxMessages = 4096;
 constexpr size_t kMaxPrompts = static_cast<size_t>(kMaxChoices);
-// Of messages. Llama's templates know results of tools by the last.
+// Roles of messages. Llama's templates call results of tools "ipython".
 constexpr std::array<absl::string_view, 7> kRoles = {
     "system", "developer", "user", "assistant", "tool", "function", "ipython"};
 constexpr size_t kMaxShownRole = 64;

@@ -93,7 +93,7 @@ TEST(InfillRequestTest, SettingsThatAreOffAreTaken) {
 }
 
 TEST(InfillRequestTest, WhatEditorsSendIsTaken) {
-  // Of llama.vim, for a completion and to warm up.
+  // What llama.vim sends for a completion, and to warm up.
   const InfillRequest vim = Read(absl::StrCat(kEmpty, R"(, "input_extra": [],
       "prompt": "a", "n_predict": 128, "stop": [], "n_indent": 4, "top_k": 40,
       "top_p": 0.9, "stream": false, "samplers": ["top_k", "top_p", "infill"],

@@ -409,7 +409,7 @@ TEST_F(MessagesTest, PrefixesAreSharedAsByCompletions) {
   last().Finish();
   EXPECT_EQ(last().request.prefix_scope, "");
   EXPECT_EQ(last().request.cache_scope, "");
-  // Without keys nobody is known.
+  // A server without keys knows no callers.
   Make();
   Ask("");
   last().Finish();
