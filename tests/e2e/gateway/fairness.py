@@ -447,4 +447,5 @@ def main():
     sys.exit(0 if run(arguments) else 1)
 
 
-main()
+if __name__ == "__main__":
+    main()
