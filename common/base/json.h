@@ -8,11 +8,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/base/json_fwd.h"
 #include "nlohmann/json.hpp"
 
 namespace foretoken {
-
-using Json = nlohmann::json;
 
 struct JsonLimits {
   // Levels of containers, so that hostile input cannot exhaust the stack of a

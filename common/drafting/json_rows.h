@@ -11,7 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/base/file.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace foretoken {
 

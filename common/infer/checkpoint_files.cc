@@ -8,6 +8,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {

@@ -3,12 +3,13 @@
 #ifndef FORETOKEN_COMMON_INFER_CHECKPOINT_FILES_H_
 #define FORETOKEN_COMMON_INFER_CHECKPOINT_FILES_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/base/mapped_file.h"
 #include "common/infer/safetensors.h"
 

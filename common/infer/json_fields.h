@@ -12,7 +12,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace foretoken {
 

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/infer/json_fields.h"
 #include "common/infer/model_config_rope.h"

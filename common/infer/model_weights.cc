@@ -20,6 +20,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/check.h"
 #include "common/base/huge_buffer.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/checkpoint_files.h"

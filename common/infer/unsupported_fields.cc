@@ -1,6 +1,7 @@
 #include "common/infer/unsupported_fields.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 
 namespace foretoken {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/text/json_fields.h"
 #include "common/text/utf8.h"

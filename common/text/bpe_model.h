@@ -13,7 +13,7 @@
 #include "absl/container/flat_hash_map.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/base/types.h"
 #include "common/text/bpe.h"
 

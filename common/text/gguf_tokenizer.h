@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/gguf/gguf_metadata.h"
 #include "common/text/tokenizer.h"
 

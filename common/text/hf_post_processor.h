@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/base/types.h"
 
 namespace foretoken {

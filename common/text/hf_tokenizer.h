@@ -10,7 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/text/tokenizer.h"
 #include "common/text/tokenizer_config.h"
 

@@ -1,6 +1,7 @@
 #include "common/text/json_fields.h"
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {

@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/text/json_fields.h"
 

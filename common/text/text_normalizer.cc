@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/text/json_fields.h"
 

@@ -11,6 +11,7 @@
 #include <cerrno>
 
 #include "absl/strings/string_view.h"
+#include "common/base/json.h"
 
 extern char** environ;
 

@@ -4,6 +4,7 @@
 
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "tests/attack/http2_connection.h"
 

@@ -15,6 +15,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/progress_bar.h"
 #include "common/base/status_macros.h"

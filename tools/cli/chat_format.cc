@@ -5,6 +5,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/json_rows.h"
 

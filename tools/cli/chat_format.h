@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/base/types.h"
 #include "common/grammar/constraint.h"
 #include "common/text/chat/model_chat.h"

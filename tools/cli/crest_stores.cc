@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/base/bytes.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #if FORETOKEN_HAVE_POSTGRES
 #include "services/crest/adapters/pg_store.h"

@@ -9,7 +9,8 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/json.h"
+#include "absl/strings/string_view.h"
+#include "common/base/json_fwd.h"
 #include "common/drafting/corpus_reader.h"
 #include "common/drafting/crest/crest_source.h"
 #include "common/drafting/crest/snapshot_writer.h"

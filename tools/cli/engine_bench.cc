@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "tools/cli/machine_balance.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/speculation/modes.h"
 #include "common/text/utf8.h"

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/base/types.h"
 #include "common/generation/generation.h"
 #include "common/sampling/sampler.h"

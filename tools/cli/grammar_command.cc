@@ -6,6 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/text/tokenizer.h"
 #include "tools/cli/command.h"

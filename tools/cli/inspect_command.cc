@@ -12,6 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/gguf/gguf_files.h"
 #include "common/gguf/tensor_types.h"

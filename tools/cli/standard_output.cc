@@ -1,4 +1,5 @@
 #include "tools/cli/standard_output.h"
+#include "common/base/json.h"
 
 #include <cstdio>
 

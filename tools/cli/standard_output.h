@@ -4,7 +4,7 @@
 
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace foretoken::cli {
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/drafting/crest/snapshot_header.h"
 #include "xxhash.h"

@@ -17,7 +17,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/base/digest.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/base/range_errors.h"
 #include "common/drafting/crest/crest_record.h"
 #include "common/drafting/crest/snapshot_header.h"

@@ -11,6 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/digest.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 

@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/json.h"
 #include "services/gateway/core/json_text.h"
 
 namespace foretoken::gateway {

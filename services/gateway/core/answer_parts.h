@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/generation/generation.h"
 #include "common/text/detokenizer.h"
 #include "common/text/tokenizer.h"

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/answer_parts.h"
 #include "services/gateway/core/chat_output.h"

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/raw_member.h"
 #include "common/grammar/compile.h"
 #include "common/grammar/constraint.h"

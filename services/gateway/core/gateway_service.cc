@@ -13,6 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/base/host_names.h"
+#include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"

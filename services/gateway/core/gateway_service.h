@@ -23,7 +23,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 #include "common/base/fair_worker_pool.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "common/generation/generation.h"
 #include "common/generation/generator.h"
 #include "common/text/chat/model_chat.h"

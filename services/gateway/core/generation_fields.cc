@@ -9,6 +9,7 @@
 #include "absl/algorithm/container.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/mix.h"
 #include "common/base/raw_member.h"
 #include "common/base/status_macros.h"

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/raw_member.h"
 #include "common/base/status_macros.h"
 #include "services/gateway/core/api_error.h"

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/json.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/answer_parts.h"
 #include "services/gateway/core/chat_output.h"

@@ -8,6 +8,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/base/json.h"
 #include "common/base/raw_member.h"
 #include "common/base/status_macros.h"
 #include "common/grammar/constraint.h"

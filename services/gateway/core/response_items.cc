@@ -5,6 +5,7 @@
 
 #include "absl/algorithm/container.h"
 #include "absl/strings/str_cat.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/json_text.h"

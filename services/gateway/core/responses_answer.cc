@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "common/base/json.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/answer_parts.h"
 #include "services/gateway/core/api_error.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "tests/lab/cli/rest_options.h"
 #include "tools/cli/shared_options.h"
 

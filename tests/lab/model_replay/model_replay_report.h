@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "tests/lab/model_replay/model_replayer.h"
 
 namespace foretoken::model_replay {

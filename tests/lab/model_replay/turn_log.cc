@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/base/file.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken::model_replay {

@@ -21,7 +21,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 #include "tests/lab/model_replay/model_replayer.h"
 
 namespace foretoken::model_replay {

@@ -13,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "tests/soak/client/soak.h"
 

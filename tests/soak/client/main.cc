@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/json.h"
 #include "common/config/flags.h"
 #include "common/config/version.h"
 #include "tests/soak/client/soak.h"

@@ -1,3 +1,4 @@
+#include "common/base/json.h"
 #include "common/drafting/replay_report.h"
 
 #include <string>

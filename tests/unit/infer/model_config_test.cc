@@ -1,3 +1,4 @@
+#include "common/base/json.h"
 #include "common/infer/model_config.h"
 
 #include <string>

@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "common/base/check.h"
+#include "common/base/json.h"
 #include "common/infer/tensor_layout.h"
 
 namespace foretoken::testing {

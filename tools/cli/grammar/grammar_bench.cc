@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "common/base/clock.h"
+#include "common/base/json.h"
 #include "common/base/status_macros.h"
 #include "common/grammar/automaton.h"
 #include "common/grammar/grammar.h"

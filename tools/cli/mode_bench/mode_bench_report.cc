@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/types/span.h"
+#include "common/base/json.h"
 #include "tools/cli/mode_bench/statistics.h"
 
 namespace foretoken::mode_bench {

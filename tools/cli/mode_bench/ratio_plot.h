@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "common/base/json.h"
+#include "common/base/json_fwd.h"
 
 namespace foretoken::mode_bench {
 

@@ -1,3 +1,4 @@
+#include "common/base/json.h"
 #include "tools/cli/mode_bench/mode_bench.h"
 
 #include <atomic>

@@ -1,3 +1,4 @@
+#include "common/base/json.h"
 #include "tools/cli/prior_growth/written_text.h"
 
 #include <string>

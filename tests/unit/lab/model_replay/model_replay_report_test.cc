@@ -1,3 +1,4 @@
+#include "common/base/json.h"
 #include "tests/lab/model_replay/model_replay_report.h"
 
 #include <string>

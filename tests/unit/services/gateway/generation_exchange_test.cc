@@ -1,5 +1,6 @@
 // One request to generate between a fake client and a fake generator, with an
 // answer that records what it is told.
+#include "common/base/json.h"
 #include "services/gateway/core/generation_exchange.h"
 
 #include <functional>
