@@ -81,6 +81,12 @@ void AppendJsonString(absl::string_view text, std::string& out) {
   AddJsonString(text, appender);
 }
 
+std::string JsonString(absl::string_view text) {
+  std::string out;
+  AppendJsonString(text, out);
+  return out;
+}
+
 size_t JsonStringBytes(absl::string_view text) {
   Counter counter;
   AddJsonString(text, counter);

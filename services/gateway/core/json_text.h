@@ -15,6 +15,7 @@ namespace foretoken::gateway {
 
 // With quotes; bytes that are not UTF-8 become U+FFFD.
 void AppendJsonString(absl::string_view text, std::string& out);
+std::string JsonString(absl::string_view text);
 // Number of bytes that AppendJsonString appends.
 size_t JsonStringBytes(absl::string_view text);
 

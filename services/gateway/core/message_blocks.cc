@@ -25,12 +25,6 @@ constexpr absl::string_view kUser = "user";
 constexpr absl::string_view kAssistant = "assistant";
 constexpr absl::string_view kSystem = "system";
 
-std::string Quoted(absl::string_view text) {
-  std::string out;
-  AppendJsonString(text, out);
-  return out;
-}
-
 // Writes the list of messages. A message is open until something comes that
 // does not belong to it. Owned by one thread.
 class ChatWriter {
@@ -39,7 +33,7 @@ class ChatWriter {
     // Chats have an answer's content before its calls.
     if (role != role_ || !calls_.empty()) Open(role);
     absl::StrAppend(&parts_, parts_.empty() ? "" : ",",
-                    R"({"type":"text","text":)", Quoted(text), "}");
+                    R"({"type":"text","text":)", JsonString(text), "}");
   }
   void Thinking(absl::string_view text) {
     if (role_ != kAssistant || !parts_.empty() || !calls_.empty()) {
@@ -51,15 +45,16 @@ class ChatWriter {
   void Call(absl::string_view id, absl::string_view name,
             absl::string_view input) {
     if (role_ != kAssistant) Open(kAssistant);
-    absl::StrAppend(&calls_, calls_.empty() ? "" : ",", "{\"id\":", Quoted(id),
-                    R"(,"type":"function","function":{"name":)", Quoted(name),
-                    ",\"arguments\":", Quoted(input), "}}");
+    absl::StrAppend(
+        &calls_, calls_.empty() ? "" : ",", "{\"id\":", JsonString(id),
+        R"(,"type":"function","function":{"name":)", JsonString(name),
+        ",\"arguments\":", JsonString(input), "}}");
   }
   // `parts`: of its content, as JSON.
   void Result(absl::string_view id, absl::string_view parts, bool is_error) {
     Close();
     absl::StrAppend(&out_, out_.empty() ? "" : ",",
-                    R"({"role":"tool","tool_call_id":)", Quoted(id),
+                    R"({"role":"tool","tool_call_id":)", JsonString(id),
                     ",\"content\":[", parts, "]");
     // For templates that show it; the chats of OpenAI have no such field.
     if (is_error) out_ += ",\"is_error\":true";
@@ -85,7 +80,7 @@ class ChatWriter {
                     "\",\"content\":[", std::exchange(parts_, {}), "]");
     if (!thinking_.empty()) {
       absl::StrAppend(&out_, ",\"reasoning_content\":",
-                      Quoted(std::exchange(thinking_, {})));
+                      JsonString(std::exchange(thinking_, {})));
     }
     if (!calls_.empty()) {
       absl::StrAppend(&out_, ",\"tool_calls\":[", std::exchange(calls_, {}),
@@ -177,7 +172,7 @@ void ReadToolResult(RequestFields& fields, ChatWriter& chat) {
     fields.Fail(ReadTexts(
         *content, fields.Name("content"), [&](const std::string& text) {
           absl::StrAppend(&parts, parts.empty() ? "" : ",",
-                          R"({"type":"text","text":)", Quoted(text), "}");
+                          R"({"type":"text","text":)", JsonString(text), "}");
         }));
   }
   chat.Result(id, parts, is_error);

@@ -23,12 +23,6 @@ namespace {
 // prove here: whatever comes back is taken.
 constexpr char kSignature[] = "foretoken";
 
-std::string Quoted(absl::string_view text) {
-  std::string out;
-  AppendJsonString(text, out);
-  return out;
-}
-
 // A part of a message.
 struct Block {
   enum class Type : uint8_t { kText, kThinking, kToolUse };
@@ -73,8 +67,8 @@ struct Block {
                         "\"");
         break;
       case Type::kToolUse:
-        absl::StrAppend(&out, R"({"type":"tool_use","id":)", Quoted(id),
-                        ",\"name\":", Quoted(name),
+        absl::StrAppend(&out, R"({"type":"tool_use","id":)", JsonString(id),
+                        ",\"name\":", JsonString(name),
                         ",\"input\":", begins ? "{}" : WholeJsonObject(text));
         break;
     }
@@ -163,7 +157,7 @@ class MessagesAnswer final : public Answer {
              absl::string_view text, std::string& out) const {
     Event("content_block_delta",
           absl::StrCat(Index(), ",\"delta\":{\"type\":\"", type, "\",\"",
-                       member, "\":", Quoted(text), "}"),
+                       member, "\":", JsonString(text), "}"),
           out);
   }
 
@@ -246,7 +240,7 @@ class MessagesAnswer final : public Answer {
     if (!summary.stop_string.empty() && (cut_off || splitter_.calls() == 0)) {
       // It may have cut a call off. Whole calls are to be answered.
       reason = "stop_sequence";
-      stop_string = Quoted(summary.stop_string);
+      stop_string = JsonString(summary.stop_string);
     } else if (summary.finish == FinishReason::kLength || cut_off) {
       reason = "max_tokens";
     } else if (splitter_.calls() > 0) {
@@ -283,9 +277,9 @@ class MessagesAnswer final : public Answer {
 
   // Up to its content, with the brace open.
   void AppendHead(std::string& out) const {
-    absl::StrAppend(&out, "{\"id\":", Quoted(options_.id),
+    absl::StrAppend(&out, "{\"id\":", JsonString(options_.id),
                     R"(,"type":"message","role":"assistant","model":)",
-                    Quoted(options_.model));
+                    JsonString(options_.model));
   }
   void AppendMessage(absl::string_view extension, std::string& out) const {
     AppendHead(out);

@@ -90,17 +90,11 @@ class MessageWriter {
   std::string reasoning_;  // of the next message
 };
 
-std::string Quoted(absl::string_view text) {
-  std::string out;
-  AppendJsonString(text, out);
-  return out;
-}
-
 // A text, or parts of text as those of a chat.
 absl::StatusOr<std::string> ContentOf(const Json* value,
                                       const std::string& name) {
   if (value != nullptr && value->is_string()) {
-    return Quoted(value->get_ref<const std::string&>());
+    return JsonString(value->get_ref<const std::string&>());
   }
   if (value == nullptr || !value->is_array()) {
     return FieldError(name, "want a string or an array of parts",
@@ -126,7 +120,7 @@ absl::StatusOr<std::string> ContentOf(const Json* value,
     fields.Find("logprobs");
     FORETOKEN_RETURN_IF_ERROR(fields.Finish());
     absl::StrAppend(&parts, i == 0 ? "" : ",", "{\"type\":\"text\",\"text\":",
-                    Quoted(text->get_ref<const std::string&>()), "}");
+                    JsonString(text->get_ref<const std::string&>()), "}");
   }
   return parts + "]";
 }
@@ -228,9 +222,10 @@ absl::Status ReadItem(const Json& item, const std::string& name,
 absl::StatusOr<std::string> MessagesOfInput(const Json& input,
                                             absl::string_view instructions) {
   MessageWriter messages;
-  if (!instructions.empty()) messages.Message("system", Quoted(instructions));
+  if (!instructions.empty())
+    messages.Message("system", JsonString(instructions));
   if (input.is_string()) {
-    messages.Message("user", Quoted(input.get_ref<const std::string&>()));
+    messages.Message("user", JsonString(input.get_ref<const std::string&>()));
     return messages.Take();
   }
   if (!input.is_array() || input.empty() || input.size() > kMaxInputItems) {

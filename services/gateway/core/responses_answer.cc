@@ -48,12 +48,6 @@ const char* CodeOf(const ApiError& error) {
   return error.http_status == kBadRequest ? "invalid_prompt" : "server_error";
 }
 
-std::string Quoted(absl::string_view text) {
-  std::string out;
-  AppendJsonString(text, out);
-  return out;
-}
-
 // A message, the call of a function or the model's reasoning.
 struct Item {
   enum class Type : uint8_t { kMessage, kCall, kReasoning };
@@ -94,7 +88,7 @@ struct Item {
                     StateName(state));
     if (is_call()) {
       absl::StrAppend(&out, R"(","type":"function_call","call_id":)",
-                      Quoted(call_id), ",\"name\":", Quoted(name),
+                      JsonString(call_id), ",\"name\":", JsonString(name),
                       ",\"arguments\":");
       AppendJsonString(text, out);
       out += '}';
@@ -177,11 +171,11 @@ class ResponsesAnswer final : public Answer {
   }
 
   void Fail(const ApiError& error, std::string& out) override {
-    const std::string message = Quoted(error.message);
+    const std::string message = JsonString(error.message);
     Event("error",
           absl::StrCat("\"code\":\"", CodeOf(error), "\",\"message\":", message,
                        ",\"param\":",
-                       error.param.empty() ? "null" : Quoted(error.param)),
+                       error.param.empty() ? "null" : JsonString(error.param)),
           out);
     if (!items_.empty() && items_.back().state == State::kInProgress) {
       items_.back().state = State::kIncomplete;
@@ -273,7 +267,7 @@ class ResponsesAnswer final : public Answer {
     const bool is_message = type == Item::Type::kMessage;
     const std::string logprobs = is_message ? WaitingLogprobs() : "";
     if (request_.stream) {
-      const std::string quoted = Quoted(text);
+      const std::string quoted = JsonString(text);
       item_bytes_ += static_cast<int64_t>(quoted.size());
       std::string members = absl::StrCat(Place(), ",\"delta\":", quoted);
       if (is_message) {
@@ -296,7 +290,7 @@ class ResponsesAnswer final : public Answer {
     if (part.arguments.empty()) return;
     items_.back().text += part.arguments;
     if (!request_.stream) return;
-    const std::string quoted = Quoted(part.arguments);
+    const std::string quoted = JsonString(part.arguments);
     item_bytes_ += static_cast<int64_t>(quoted.size());
     Event("response.function_call_arguments.delta",
           absl::StrCat(Place(), ",\"delta\":", quoted), out);
@@ -360,7 +354,7 @@ class ResponsesAnswer final : public Answer {
     if (!request_.stream) return;
     if (item.is_call()) {
       BeginEvent("response.function_call_arguments.done", out);
-      absl::StrAppend(&out, Place(), ",\"name\":", Quoted(item.name),
+      absl::StrAppend(&out, Place(), ",\"name\":", JsonString(item.name),
                       ",\"arguments\":");
       AppendJsonString(item.text, out);
       EndEvent(out);
@@ -394,9 +388,9 @@ class ResponsesAnswer final : public Answer {
   void AppendResponse(State state, absl::string_view error,
                       absl::string_view end, std::string& out) const {
     absl::StrAppend(
-        &out, "{\"id\":", Quoted(options_.id), R"(,"object":"response")",
+        &out, "{\"id\":", JsonString(options_.id), R"(,"object":"response")",
         ",\"created_at\":", options_.created, ",\"status\":\"",
-        StateName(state), "\",\"model\":", Quoted(options_.model),
+        StateName(state), "\",\"model\":", JsonString(options_.model),
         ",\"error\":", error, ",\"incomplete_details\":",
         state == State::kIncomplete ? R"({"reason":"max_output_tokens"})"
                                     : "null",
