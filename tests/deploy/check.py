@@ -266,7 +266,8 @@ def notes(value_set):
 
 
 def notes_problems():
-    """The notes end with a command that generates, with flags that exist."""
+    """The notes end with a command that generates, with flags that exist; they
+    name what a certificate of one's own needs."""
     flags = set(re.findall(r'"--([a-z-]+)', "".join(
         path.read_text() for path in (ROOT / "tools/cli").glob("*.cc"))))
     problems = []
@@ -276,7 +277,9 @@ def notes_problems():
             problems.append(f"{value_set.name}: the notes end with {last!r}")
         for flag in set(re.findall(r" --([a-z-]+)", last)) - flags:
             problems.append(f"{value_set.name}: notes: generate has no --{flag}")
-    return problems
+    said = notes(ROOT / "tests/deploy/values/defaults.yaml").split()
+    return problems + [f"the notes do not name {name}"
+                       for name in issued() if name not in said]
 
 
 def check_chart():
@@ -310,6 +313,9 @@ REFUSED = [
     (["--set", "tls.enabled=false"], "set insecure=true"),
     (["--set", "insecure=true"], "want tls.enabled=false"),
     (["--set", "tls.secretName="], "tls.secretName"),
+    (["--set", "tls.generate=true,tls.enabled=false,insecure=true"],
+     "tls.generate: want"),
+    (["--set", "tls.generate=true,tls.issuer.name=x"], "no tls.issuer"),
     (["--set", "tls.enabled=false,insecure=true,auth.public.secretName=x"],
      "cross the network in clear"),
     (["--set", "models.volume.existingClaim=a,models.volume.hostPath=/b"],
