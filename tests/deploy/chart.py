@@ -1,9 +1,11 @@
-"""The chart, rendered by Helm with the value sets of values/."""
+"""The chart, rendered by Helm with the value sets of values/
+and that of the first trial."""
 
 from tools import ROOT, package, run, tool
 
 CHART = ROOT / "helm/foretoken"
-SETS = sorted((ROOT / "tests/deploy/values").glob("*.yaml"))
+SETS = sorted([*(ROOT / "tests/deploy/values").glob("*.yaml"),
+               ROOT / "helm/trial.yaml"], key=lambda path: path.name)
 KUBE_VERSION = "1.29.0"
 
 

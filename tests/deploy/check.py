@@ -2,7 +2,7 @@
 
     check.py dashboard|rules|flags|manifests|chart|features|schemas|extensions|routes
     check.py upgrade|self
-    check.py image BINARIES
+    check.py image|certificates BINARIES
 
 Exits 0 if all is well, 1 with what is not, 77 if the tool that a check needs
 (promtool, kubectl, helm, schemas) is not here: tools/deps --deploy brings them.
@@ -19,6 +19,8 @@ import tempfile
 
 import catalog
 import promql
+from certificates import (called, check_certificates, issued, missing_names,
+                          scripted)
 from chart import CHART, KUBE_VERSION, SETS, rendered, template
 from features import check_features
 from schemas import check_extensions, check_routes, check_schemas
@@ -200,8 +202,9 @@ def manifest_problems(text):
     return problems
 
 
-def name_problems(text):
-    """Names of the configuration that are no headless Service."""
+def name_problems(text, certificate):
+    """Names of the configuration that are no headless Service, or that the
+    certificate does not have."""
     headless = set()
     for document in text.split("\n---\n"):
         if (re.search(r"(?m)^kind: Service$", document)
@@ -209,19 +212,11 @@ def name_problems(text):
             name = re.search(r"(?m)^  name: (\S+)", document)[1]
             headless |= {f"{name}:{port}"
                          for port in re.findall(r"\bport: (\d+)", document)}
-    names = set(re.findall(r"dns:///([^\s\",]+)", text))
-    # What gRPC resolves by itself.
-    names |= set(re.findall(r'(?m)^ +FORETOKEN_ORCHESTRATOR: "?([^\s"]+)', text))
+    names = called(text)
     problems = [f"{name}: no headless Service" for name in names - headless]
     if len(names) < 3:
         problems.append(f"only {len(names)} names found in the manifests")
-    certificate = re.search(r"subjectAltName=(\S+)\"",
-                            (ROOT / "helm/README.md").read_text())[1]
-    for name in names:
-        host = name.split(":")[0]
-        if f"DNS:{host}" not in certificate.split(","):
-            problems.append(f"{host}: not in the certificate of helm/README.md")
-    return problems
+    return problems + missing_names(text, certificate)
 
 
 def kustomize(path):
@@ -233,7 +228,8 @@ def check_manifests():
     for path in ("base", "overlays/cpu", "overlays/gpu"):
         text = kustomize(ROOT / "k8s" / path)
         problems += [f"k8s/{path}: {p}"
-                     for p in manifest_problems(text) + name_problems(text)]
+                     for p in manifest_problems(text)
+                     + name_problems(text, scripted())]
         for wanted in ("readOnlyRootFilesystem: true", "runAsNonRoot: true",
                        "allowPrivilegeEscalation: false"):
             if text.count(wanted) != len(catalog.SERVICES):
@@ -270,7 +266,8 @@ def notes(value_set):
 
 
 def notes_problems():
-    """The notes end with a command that generates, with flags that exist."""
+    """The notes end with a command that generates, with flags that exist; they
+    name what a certificate of one's own needs."""
     flags = set(re.findall(r'"--([a-z-]+)', "".join(
         path.read_text() for path in (ROOT / "tools/cli").glob("*.cc"))))
     problems = []
@@ -280,14 +277,17 @@ def notes_problems():
             problems.append(f"{value_set.name}: the notes end with {last!r}")
         for flag in set(re.findall(r" --([a-z-]+)", last)) - flags:
             problems.append(f"{value_set.name}: notes: generate has no --{flag}")
-    return problems
+    said = notes(ROOT / "tests/deploy/values/defaults.yaml").split()
+    return problems + [f"the notes do not name {name}"
+                       for name in issued() if name not in said]
 
 
 def check_chart():
     run(tool("helm"), "lint", "--strict", CHART)
     problems = notes_problems()
     everything = rendered(ROOT / "tests/deploy/values/everything.yaml")
-    problems += manifest_problems(everything) + name_problems(everything)
+    problems += (manifest_problems(everything)
+                 + name_problems(everything, issued()))
     # The one rule of the policies with the collector's port.
     if everything.count("port: 4318") != 1 or "port: 4318" in template():
         problems.append("want a way to the collector if one is configured")
@@ -313,6 +313,9 @@ REFUSED = [
     (["--set", "tls.enabled=false"], "set insecure=true"),
     (["--set", "insecure=true"], "want tls.enabled=false"),
     (["--set", "tls.secretName="], "tls.secretName"),
+    (["--set", "tls.generate=true,tls.enabled=false,insecure=true"],
+     "tls.generate: want"),
+    (["--set", "tls.generate=true,tls.issuer.name=x"], "no tls.issuer"),
     (["--set", "tls.enabled=false,insecure=true,auth.public.secretName=x"],
      "cross the network in clear"),
     (["--set", "models.volume.existingClaim=a,models.volume.hostPath=/b"],
@@ -445,8 +448,16 @@ def check_self():
     if len(manifest_problems(label + "FORETOKEN_VERIFIERS: x")) != 2:
         problems.append("not seen: a variable of another service")
     names = "dns:///foretoken-crest:1 dns:///b:1\n  FORETOKEN_ORCHESTRATOR: c:1"
-    if len(name_problems(names)) < 3:
+    if len(name_problems(names, ["localhost", "foretoken-crest", "b", "c"])) != 3:
         problems.append("not seen: a name that does not resolve to pods")
+    services = "\n---\n".join(
+        f"kind: Service\n  name: {name}\n  clusterIP: None\n  port: {port}"
+        for name, port in (("foretoken-crest", 1), ("b", 1), ("c", 1)))
+    described = f"{services}\n---\n{names}"
+    if name_problems(described, ["localhost", "foretoken-crest", "b", "c"]):
+        problems.append("names of Services and of the certificate are a problem")
+    if len(name_problems(described, ["localhost", "b", "c"])) != 1:
+        problems.append("not seen: a name that the certificate does not have")
     return report(problems)
 
 
@@ -455,10 +466,11 @@ CHECKS = {"dashboard": check_dashboard, "rules": check_rules,
           "chart": check_chart, "features": check_features,
           "schemas": check_schemas,
           "extensions": check_extensions, "routes": check_routes,
-          "upgrade": check_upgrade, "image": check_image, "self": check_self}
+          "upgrade": check_upgrade, "image": check_image, "self": check_self,
+          "certificates": lambda: check_certificates(pathlib.Path(sys.argv[2]))}
 
 if __name__ == "__main__":
-    wanted = 3 if sys.argv[1:2] == ["image"] else 2
+    wanted = 3 if sys.argv[1:2] in (["image"], ["certificates"]) else 2
     if len(sys.argv) != wanted or sys.argv[1] not in CHECKS:
         sys.exit(__doc__)
     sys.exit(CHECKS[sys.argv[1]]())

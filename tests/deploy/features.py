@@ -1,6 +1,7 @@
 """What value sets are for: each says of its objects what must hold together."""
 
 import json
+import pathlib
 import re
 
 import chart
@@ -10,11 +11,13 @@ VALUES = ROOT / "tests/deploy/values"
 
 
 class Manifests:
-    """The objects of one rendering, by kind and name."""
+    """The objects of one rendering, of a set in values/ or of a file, by kind and
+    name."""
 
     def __init__(self, value_set, *arguments):
         self.objects = chart.objects(
-            chart.template("-f", VALUES / f"{value_set}.yaml", *arguments))
+            chart.template("-f", value_set if isinstance(value_set, pathlib.Path)
+                           else VALUES / f"{value_set}.yaml", *arguments))
 
     def of(self, kind):
         return {manifest["metadata"]["name"]: manifest

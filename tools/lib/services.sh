@@ -9,7 +9,9 @@
 #   FORETOKEN_FIRST_PORT      first of the ports, the orchestrator's (50050)
 #   FORETOKEN_FIRST_METRICS_PORT   first of as many metrics ports (9100)
 #   FORETOKEN_HTTP_PORT       port of the gateway (8080)
-#   FORETOKEN_TARGET, _DRAFT  Hugging Face directories with the same tokenizer
+#   FORETOKEN_TARGET, _DRAFT  Hugging Face directories or GGUF files with the same
+#                             tokenizer (the demo pair); a target of your own without
+#                             a draft model runs without the draft worker
 #   FORETOKEN_TOKENS          token file of the orchestrator's callers, whose
 #                             tokens are keys of the gateway, too; without one,
 #                             everybody may call. Read when a service starts
@@ -19,11 +21,27 @@
 run=$(realpath -m "${FORETOKEN_RUN:-.run}")
 bin=${FORETOKEN_BIN:-build/release/bin}
 target=${FORETOKEN_TARGET:-tools/demo/target}
-draft=${FORETOKEN_DRAFT:-tools/demo/draft}
+draft=${FORETOKEN_DRAFT:-}
+if [ -z "$draft" ] && [ -z "${FORETOKEN_TARGET:-}" ]; then draft=tools/demo/draft; fi
+
+# Prints the bytes that tell the target's tokenizer from others. A GGUF file has its
+# tokenizer near the beginning; models that differ there only share no datastore.
+tokenizer_bytes() {
+  if [ -d "$target" ]; then
+    cat "$target"/tokenizer.* 2>/dev/null
+  else
+    head -c 16777216 "$target" 2>/dev/null
+  fi
+}
 # Files made with the target's tokenizer are named after it.
-vocabulary=$(cat "$target"/tokenizer.* 2>/dev/null | cksum | cut -d' ' -f1)
-# In the order in which they start.
-services=(verifier draft-worker trie-drafter crest orchestrator)
+vocabulary=$(tokenizer_bytes | cksum | cut -d' ' -f1)
+all_services=(verifier draft-worker trie-drafter crest orchestrator)
+# Those that the models call for, in the order in which they start.
+services=()
+for part in "${all_services[@]}"; do
+  if [ "$part" != draft-worker ] || [ -n "$draft" ]; then services+=("$part"); fi
+done
+unset part
 # Not one of them: it speaks HTTP, and tools/up alone starts it.
 http_service=gateway
 
@@ -34,6 +52,22 @@ python_library() {
   [ -f "${folder}os.py" ] || folder=$(python3 -c \
     'import sysconfig; print(sysconfig.get_path("stdlib"))')
   printf '%s\n' "${folder%/}"
+}
+
+# fail_with MESSAGE LOG: the message and the end of the log on stderr; returns 1.
+fail_with() {
+  echo "$1; the end of $2:" >&2
+  tail -n 5 "$2" >&2 || true
+  return 1
+}
+
+# step LABEL COMMAND...: runs a step that may take minutes, which tools/up shows.
+step() {
+  if declare -F with_progress >/dev/null; then
+    with_progress "$@"
+  else
+    "${@:2}"
+  fi
 }
 
 corpus() { printf '%s\n' "${FORETOKEN_CORPUS:-$(python_library)}"; }
@@ -114,7 +148,7 @@ choose_tls() {
   has_tls && before=yes
   if [ "$before" != "$1" ]; then
     local part
-    for part in "${services[@]}" "$http_service"; do
+    for part in "${all_services[@]}" "$http_service"; do
       [ -z "$(pid_of "$part")" ] ||
         { echo "$part runs $([ -n "$before" ] && echo with || echo without)" \
             "TLS: tools/down first" >&2
@@ -123,12 +157,43 @@ choose_tls() {
   fi
   mkdir -p "$run"
   if [ -n "$1" ]; then
-    make_certificates || { tail -n 5 "$run/tls.log" >&2; return 1; }
+    make_certificates ||
+      fail_with "no certificates could be made" "$run/tls.log" || return 1
     touch "$tls_folder/on"
   else
     rm -f "$tls_folder/on"
   fi
   use_tls
+}
+
+# choose_models: takes target and draft for this set until they are chosen again; one
+# set cannot run with two.
+choose_models() {
+  local part chosen before=
+  chosen=$(realpath -m "$target" ${draft:+"$draft"})
+  [ ! -f "$run/models" ] || before=$(<"$run/models")
+  if [ -n "$before" ] && [ "$before" != "$chosen" ]; then
+    for part in "${all_services[@]}" "$http_service"; do
+      [ -z "$(pid_of "$part")" ] ||
+        { echo "$part runs with ${before//$'\n'/ and }: tools/down first" >&2
+          return 1; }
+    done
+  fi
+  mkdir -p "$run"
+  printf '%s\n' "$chosen" >"$run/models"
+}
+
+# check_models: names a model that is missing or not supported, and a draft model of
+# another tokenizer, before anything starts.
+check_models() {
+  local model fingerprints=()
+  for model in "$target" ${draft:+"$draft"}; do
+    "$bin/foretoken" inspect "$model" >"$run/inspect.log" 2>&1 ||
+      fail_with "$model cannot be run" "$run/inspect.log" || return 1
+    fingerprints+=("$(awk '$1 == "fingerprint" { print $2 }' "$run/inspect.log")")
+  done
+  [ -z "$draft" ] || [ "${fingerprints[0]}" = "${fingerprints[1]}" ] ||
+    { echo "the tokenizer of $draft is not that of $target" >&2; return 1; }
 }
 
 # tls_environment NAME: what a service adds to its environment, one a line: its
@@ -174,7 +239,22 @@ as_postgres() {
   if [ "$(id -u)" -eq 0 ]; then runuser -u postgres -- "$@"; else "$@"; fi
 }
 
-postgres_programs() { ls -d /usr/lib/postgresql/*/bin | sort -V | tail -1; }
+postgres_programs() {
+  ls -d /usr/lib/postgresql/*/bin 2>/dev/null | sort -V | tail -1
+}
+
+# check_programs: names what is missing of the programs that a set runs.
+check_programs() {
+  local part
+  for part in "" "${services[@]/#/-}" "-$http_service"; do
+    [ -x "$bin/foretoken$part" ] ||
+      { echo "$bin has no foretoken$part (FORETOKEN_BIN)" >&2; return 1; }
+  done
+  [ -x "$(postgres_programs)/initdb" ] ||
+    { echo "PostgreSQL is not installed (tools/deps)" >&2; return 1; }
+  command -v redis-server >/dev/null && command -v redis-cli >/dev/null ||
+    { echo "Redis is not installed (tools/deps)" >&2; return 1; }
+}
 
 start_postgres() {
   local programs folder
@@ -184,7 +264,8 @@ start_postgres() {
   else
     folder=$(as_postgres mktemp -d "${TMPDIR:-/tmp}/foretoken-postgres.XXXXXX")
     (cd / && as_postgres "$programs/initdb" -D "$folder/data" -A trust \
-      -U postgres --no-sync --locale=C -E UTF8) >"$run/postgres.log" || return 1
+      -U postgres --no-sync --locale=C -E UTF8) >"$run/postgres.log" 2>&1 ||
+      return 1
     printf '%s' "$folder" >"$run/postgres.folder"
   fi
   export FORETOKEN_POSTGRES_URL="host=$folder user=postgres dbname=postgres"
@@ -193,7 +274,9 @@ start_postgres() {
   (cd / && as_postgres "$programs/pg_ctl" -D "$folder/data" -w \
     -l "$folder/server.log" \
     -o "-c listen_addresses= -c shared_buffers=64MB -k $folder" start) \
-    >>"$run/postgres.log" 2>&1
+    >>"$run/postgres.log" 2>&1 && return
+  tail -n 3 "$folder/server.log" >>"$run/postgres.log" 2>&1
+  return 1
 }
 
 stop_postgres() {
@@ -228,7 +311,8 @@ publish_datastore() {
   "$bin/foretoken" crest build --corpus "$(corpus)" --suffix .py \
     --skip-invalid --tokenizer "$target" --max-n 4 --top 65536 \
     --work "$run/crest.work" --name "python-$vocabulary" \
-    2>"$run/crest-build.log" >/dev/null
+    2>"$run/crest-build.log" >/dev/null ||
+    fail_with "foretoken crest build failed" "$run/crest-build.log"
 }
 
 # Builds the static prior of the trie drafter from the same text.
@@ -236,7 +320,8 @@ make_prior() {
   [ -f "$run/python-$vocabulary.prior" ] ||
     "$bin/foretoken" prior build --corpus "$(corpus)" --tokenizer \
       "$target" --max-bytes 4000000 --out "$run/python-$vocabulary.prior" \
-      2>"$run/prior-build.log" >/dev/null
+      2>"$run/prior-build.log" >/dev/null ||
+    fail_with "foretoken prior build failed" "$run/prior-build.log"
 }
 
 # start NAME ARGUMENTS...: starts a service in the background, unless it runs.
@@ -290,7 +375,7 @@ start_service() {
       ;;
     orchestrator)
       start orchestrator --verifiers "$(address_of verifier)" \
-        --draft-worker "$(address_of draft-worker)" \
+        ${draft:+--draft-worker "$(address_of draft-worker)"} \
         --trie-drafter "$(address_of trie-drafter)" \
         --crest "$(address_of crest)" \
         --crest-datastore "python-$vocabulary" --tokenizer "$target" \
@@ -319,13 +404,15 @@ start_all() {
   mkdir -p "$run"
   local part
   for part in postgres redis; do
-    start_part "$part"
-    await_part "$part"
+    start_part "$part" ||
+      fail_with "$part did not start" "$run/$part.log" || return 1
+    await_part "$part" || return 1
   done
-  publish_datastore
-  make_prior
+  step "counting n-grams of $(corpus) for CREST" publish_datastore ||
+    return 1
+  step "counting n-grams of $(corpus) for the prior" make_prior || return 1
   for part in "${services[@]}"; do start_service "$part"; done
-  for part in "${services[@]}"; do await_part "$part"; done
+  for part in "${services[@]}"; do await_part "$part" || return 1; done
 }
 
 # say_http: says what it reads to the gateway, and prints what the gateway says until
@@ -360,14 +447,23 @@ answers() {
   esac >/dev/null 2>&1
 }
 
+# has_ended PART: whether the process that was started is gone.
+has_ended() {
+  [ "$1" != postgres ] && [ -s "$run/$1.pid" ] &&
+    ! kill -0 "$(<"$run/$1.pid")" 2>/dev/null
+}
+
 # Waits until a part is serving, in the process that was started.
 await_part() {
-  local deadline=$((SECONDS + 60))
+  local limit=60
+  # They listen once their model is loaded, which may come from a slow disk.
+  case $1 in verifier | draft-worker) limit=300 ;; esac
+  local deadline=$((SECONDS + limit))
   until answers "$1" && [ -n "$(pid_of "$1")" ]; do
-    if [ "$SECONDS" -ge "$deadline" ]; then
-      echo "$1 does not serve; the end of its log:" >&2
-      tail -n 5 "$run/$1.log" >&2
-      return 1
+    if has_ended "$1"; then
+      fail_with "$1 ended instead of serving" "$run/$1.log" || return 1
+    elif [ "$SECONDS" -ge "$deadline" ]; then
+      fail_with "$1 does not serve after $limit s" "$run/$1.log" || return 1
     fi
     sleep 0.1
   done
@@ -390,7 +486,7 @@ stop() {
 # Prints the running parts.
 running_parts() {
   local part
-  for part in "$http_service" "${services[@]}" redis postgres; do
+  for part in "$http_service" "${all_services[@]}" redis postgres; do
     [ -z "$(pid_of "$part")" ] || echo "$part"
   done
 }
@@ -398,7 +494,7 @@ running_parts() {
 # stop_all [PART...]: stops all parts except those named, in the reverse order:
 # services first, then Redis and PostgreSQL; their data is kept.
 stop_all() {
-  local part i parts=(postgres redis "${services[@]}" "$http_service")
+  local part i parts=(postgres redis "${all_services[@]}" "$http_service")
   for ((i = ${#parts[@]} - 1; i >= 0; --i)); do
     part=${parts[i]}
     case " $* " in *" $part "*) continue ;; esac

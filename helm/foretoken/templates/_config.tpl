@@ -149,7 +149,10 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- if and $v.tls.mutual (not $v.tls.enabled) -}}
 {{- fail "tls.mutual: want tls.enabled=true" -}}
 {{- end -}}
-{{- if and $v.tls.enabled (not $v.tls.secretName) -}}
+{{- if and $v.tls.generate (or (not $v.tls.enabled) $v.tls.issuer.name) -}}
+{{- fail "tls.generate: want tls.enabled=true, and no tls.issuer" -}}
+{{- end -}}
+{{- if and $v.tls.enabled (not $v.tls.secretName) (not $v.tls.generate) -}}
 {{- fail "tls.secretName: want the name of a Secret with tls.crt, tls.key and ca.crt" -}}
 {{- end -}}
 {{- if and (not $v.tls.enabled) (or $v.auth.public.secretName $v.auth.internal.secretName $v.auth.gateway.secretName) -}}

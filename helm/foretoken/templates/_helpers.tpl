@@ -57,3 +57,27 @@ priorityClassName: {{ include "foretoken.priorityClass" . }}
 {{- define "foretoken.env" -}}
 FORETOKEN_{{ . | upper | replace "-" "_" }}
 {{- end -}}
+
+{{/* Secret with the certificate between the services: the chart's own or the user's. */}}
+{{- define "foretoken.tlsSecret" -}}
+{{- ternary (printf "%s-tls" (include "foretoken.fullname" .)) .Values.tls.secretName .Values.tls.generate -}}
+{{- end -}}
+
+{{/* Names of the certificate, as JSON: what the readiness probes and the services
+     call each other, what clients in the cluster call orchestrator and gateway, and
+     what pods of earlier versions expect during an upgrade. */}}
+{{- define "foretoken.certificateNames" -}}
+{{- $full := include "foretoken.fullname" . -}}
+{{- $names := list "localhost" (printf "%s-verifier" $full) (printf "*.%s-verifier" $full) -}}
+{{- range list "draft-worker" "trie-drafter" "crest" "orchestrator" "gateway" -}}
+{{- $names = concat $names (list (printf "%s-%s" $full .) (printf "%s-%s-headless" $full .)) -}}
+{{- end -}}
+{{- range list "orchestrator" "gateway" -}}
+{{- $name := printf "%s-%s.%s" $full . $.Release.Namespace -}}
+{{- $names = concat $names (list $name (printf "%s.svc" $name)) -}}
+{{- end -}}
+{{- with .Values.tls.serverName -}}
+{{- $names = append $names . -}}
+{{- end -}}
+{{- dict "names" (uniq $names) | toJson -}}
+{{- end -}}

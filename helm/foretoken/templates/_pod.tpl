@@ -236,12 +236,12 @@ readinessProbe:
 {{- if $v.tls.enabled }}
 - name: tls
   secret:
-    secretName: {{ ternary (default $v.tls.secretName $v.tls.publicSecretName) $v.tls.secretName (or $orchestrator $gateway) }}
+    secretName: {{ ternary (default (include "foretoken.tlsSecret" .root) $v.tls.publicSecretName) (include "foretoken.tlsSecret" .root) (or $orchestrator $gateway) }}
     defaultMode: 0440
 {{- if $orchestrator }}
 - name: peer-tls
   secret:
-    secretName: {{ $v.tls.secretName }}
+    secretName: {{ include "foretoken.tlsSecret" .root }}
     defaultMode: 0440
 {{- end }}
 {{- end }}
