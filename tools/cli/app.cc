@@ -4,9 +4,30 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_join.h"
 #include "common/config/version.h"
 
 namespace foretoken::cli {
+namespace {
+
+// The words of a command line that nothing took, with the reason; empty where
+// there are none. CLI11's own messages do not name an unknown command, and list
+// unknown options from last to first.
+std::string UntakenWords(const CLI::App& app) {
+  const std::vector<std::string> words = app.remaining(/*recurse=*/true);
+  if (words.empty()) return "";
+  const CLI::App* chosen = &app;
+  while (!chosen->get_subcommands().empty()) {
+    chosen = chosen->get_subcommands().front();
+  }
+  const bool wants_command = chosen->get_require_subcommand_min() > 0;
+  if (wants_command && words.front().front() != '-') {
+    return "no such command: " + words.front();
+  }
+  return "unknown: " + absl::StrJoin(words, " ");
+}
+
+}  // namespace
 
 Option Option::Required() const { return Option(option_->required()); }
 
@@ -166,7 +187,14 @@ int App::Main(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? 0 : 2;  // 0: --help
+    const std::string untaken = UntakenWords(*app_);
+    // Help that was asked for is an error with exit code 0.
+    if (error.get_exit_code() == 0 || untaken.empty()) {
+      return app_->exit(error) == 0 ? 0 : 2;
+    }
+    std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n",
+                 program_.c_str(), untaken.c_str());
+    return 2;
   }
   const absl::Status status = run_();
   if (status.ok()) return 0;
