@@ -4,27 +4,40 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/config/version.h"
 
 namespace foretoken::cli {
 namespace {
 
-// The words of a command line that nothing took, with the reason; empty where
-// there are none. CLI11's own messages do not name an unknown command, and list
-// unknown options from last to first.
-std::string UntakenWords(const CLI::App& app) {
-  const std::vector<std::string> words = app.remaining(/*recurse=*/true);
-  if (words.empty()) return "";
-  const CLI::App* chosen = &app;
-  while (!chosen->get_subcommands().empty()) {
-    chosen = chosen->get_subcommands().front();
+// Whether the command line ends at a group, without one of its commands.
+bool EndsAtGroup(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (!last->get_subcommands().empty()) {
+    last = last->get_subcommands().front();
   }
-  const bool wants_command = chosen->get_require_subcommand_min() > 0;
-  if (wants_command && words.front().front() != '-') {
-    return "no such command: " + words.front();
+  return last->get_require_subcommand_min() > 0;
+}
+
+// Says on stderr what is wrong with a command line. CLI11's own messages do not
+// name an unknown command or list the known ones, and give unknown options from
+// last to first.
+void Refuse(const CLI::App& app, const CLI::ParseError& error,
+            const std::string& program) {
+  const std::vector<std::string> untaken = app.remaining(/*recurse=*/true);
+  std::string wrong = absl::StrCat(error.what(), "\n");
+  std::string hint = "Run with --help for more information.\n";
+  if (EndsAtGroup(app) && untaken.empty()) {
+    wrong = "want a command\n";
+    hint = app.help();
+  } else if (EndsAtGroup(app) && untaken.front().front() != '-') {
+    wrong = absl::StrCat("no such command: ", untaken.front(), "\n");
+  } else if (!untaken.empty()) {
+    wrong = absl::StrCat("unknown: ", absl::StrJoin(untaken, " "), "\n");
   }
-  return "unknown: " + absl::StrJoin(words, " ");
+  std::fprintf(stderr, "%s: %s%s", program.c_str(), wrong.c_str(),
+               hint.c_str());
 }
 
 }  // namespace
@@ -187,13 +200,9 @@ int App::Main(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    const std::string untaken = UntakenWords(*app_);
     // Help that was asked for is an error with exit code 0.
-    if (error.get_exit_code() == 0 || untaken.empty()) {
-      return app_->exit(error) == 0 ? 0 : 2;
-    }
-    std::fprintf(stderr, "%s: %s\nRun with --help for more information.\n",
-                 program_.c_str(), untaken.c_str());
+    if (error.get_exit_code() == 0) return app_->exit(error);
+    Refuse(*app_, error, program_);
     return 2;
   }
   const absl::Status status = run_();

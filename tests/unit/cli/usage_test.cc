@@ -1,4 +1,6 @@
 // What a mistyped command line is answered.
+#include <utility>
+
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/temp_dir.h"
@@ -28,11 +30,22 @@ TEST(UsageTest, UnknownOptionsAreNamedAsTheyWereTyped) {
   EXPECT_THAT(ran.err, StartsWith("foretoken: unknown: --temprature 1\n"));
 }
 
-TEST(UsageTest, ACommandLineWithoutACommandIsRefused) {
+TEST(UsageTest, WithoutACommandThoseOfTheGroupAreListed) {
   testing::TempDir dir;
-  const testing::CommandResult ran = testing::RunCommand(dir, "");
+  for (const auto& [line, listed] :
+       {std::pair("", "quantize"), std::pair("bench", "modes")}) {
+    const testing::CommandResult ran = testing::RunCommand(dir, line);
+    EXPECT_EQ(ran.exit_status, 2) << line;
+    EXPECT_THAT(ran.err, StartsWith("foretoken: want a command\n"));
+    EXPECT_THAT(ran.err, HasSubstr(listed));
+  }
+}
+
+TEST(UsageTest, AMissingOptionIsNamed) {
+  testing::TempDir dir;
+  const testing::CommandResult ran = testing::RunCommand(dir, "run");
   EXPECT_EQ(ran.exit_status, 2);
-  EXPECT_THAT(ran.err, HasSubstr("A subcommand is required"));
+  EXPECT_THAT(ran.err, StartsWith("foretoken: MODEL is required\n"));
 }
 
 TEST(UsageTest, HelpIsNoMistake) {
