@@ -249,8 +249,13 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
   } catch (const CLI::CallForVersion& version) {
     return AskedFor(absl::StrCat(version.what(), "\n"));
   } catch (const CLI::Error& error) {
-    absl::Status bad =
-        absl::InvalidArgumentError(absl::StrCat(error.what(), "\nsee --help"));
+    // CLI11 lists what nothing took from last to first.
+    const std::vector<std::string> untaken = app_->remaining();
+    absl::Status bad = absl::InvalidArgumentError(absl::StrCat(
+        untaken.empty()
+            ? error.what()
+            : absl::StrCat("unknown: ", absl::StrJoin(untaken, " ")),
+        "\nsee --help"));
     bad.SetPayload(kUsagePayload, absl::Cord());
     return bad;
   }

@@ -37,7 +37,8 @@ def code(text):
             fenced = not fenced
         elif fenced:
             start = start if held else number
-            held += line.removesuffix("\\")
+            # A prompt, where the page also shows what the command prints.
+            held += line.removesuffix("\\").removeprefix("$ ")
             # A quoted text or a backslash goes on in the next line.
             if line.endswith("\\") or (held.startswith("curl") and
                                        held.count("'") % 2):

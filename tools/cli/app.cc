@@ -4,9 +4,43 @@
 #include <utility>
 
 #include "CLI/CLI.hpp"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/config/version.h"
 
 namespace foretoken::cli {
+namespace {
+
+// Whether the command line ends at a group, without one of its commands.
+bool EndsAtGroup(const CLI::App& app) {
+  const CLI::App* last = &app;
+  while (!last->get_subcommands().empty()) {
+    last = last->get_subcommands().front();
+  }
+  return last->get_require_subcommand_min() > 0;
+}
+
+// Says on stderr what is wrong with a command line. CLI11's own messages do not
+// name an unknown command or list the known ones, and give unknown options from
+// last to first.
+void Refuse(const CLI::App& app, const CLI::ParseError& error,
+            const std::string& program) {
+  const std::vector<std::string> untaken = app.remaining(/*recurse=*/true);
+  std::string wrong = absl::StrCat(error.what(), "\n");
+  std::string hint = "Run with --help for more information.\n";
+  if (EndsAtGroup(app) && untaken.empty()) {
+    wrong = "want a command\n";
+    hint = app.help();
+  } else if (EndsAtGroup(app) && untaken.front().front() != '-') {
+    wrong = absl::StrCat("no such command: ", untaken.front(), "\n");
+  } else if (!untaken.empty()) {
+    wrong = absl::StrCat("unknown: ", absl::StrJoin(untaken, " "), "\n");
+  }
+  std::fprintf(stderr, "%s: %s%s", program.c_str(), wrong.c_str(),
+               hint.c_str());
+}
+
+}  // namespace
 
 Option Option::Required() const { return Option(option_->required()); }
 
@@ -166,7 +200,10 @@ int App::Main(int argc, char** argv) {
   try {
     app_->parse(argc, argv);
   } catch (const CLI::ParseError& error) {
-    return app_->exit(error) == 0 ? 0 : 2;  // 0: --help
+    // Help that was asked for is an error with exit code 0.
+    if (error.get_exit_code() == 0) return app_->exit(error);
+    Refuse(*app_, error, program_);
+    return 2;
   }
   const absl::Status status = run_();
   if (status.ok()) return 0;

@@ -302,7 +302,8 @@ absl::Status CheckFlags(const GenerateFlags& flags) {
   }
   if (!flags.server.empty() && flags.show_drafters && flags.tokenizer.empty()) {
     return absl::InvalidArgumentError(
-        "--show-drafters: wants --tokenizer, the server's, beside --server");
+        "--show-drafters: wants --tokenizer with --server: the model directory "
+        "or GGUF file of the server's model");
   }
   if (flags.show_drafters && flags.json) {
     return absl::InvalidArgumentError(

@@ -112,7 +112,8 @@ absl::Status CheckFlags(const Flags& flags) {
   }
   if (server && flags.target.tokenizer.empty() && !flags.merge.empty()) {
     return absl::InvalidArgumentError(
-        "--merge: wants --tokenizer, the server's, beside --server");
+        "--merge: wants --tokenizer with --server: the model directory or GGUF "
+        "file of the server's model");
   }
   if (!server && !flags.target.tokenizer.empty()) {
     return absl::InvalidArgumentError(

@@ -148,6 +148,9 @@ TEST(FlagsTest, AnUnknownFlagIsRefused) {
   EXPECT_THAT(f.Parse({"--max-tree-node=3"}),
               StatusIs(absl::StatusCode::kInvalidArgument,
                        HasSubstr("--max-tree-node")));
+  EXPECT_THAT(f.Parse({"--max-tree-node", "3"}),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("unknown: --max-tree-node 3\n")));
 }
 
 TEST(FlagsTest, HelpNamesFlagsAndTheirEnvironmentAndExitsWithZero) {
