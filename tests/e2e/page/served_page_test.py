@@ -116,9 +116,11 @@ class ServedPageTest(unittest.TestCase):
         self.assertEqual(self.page.text(".alert"), "")
 
     def test_the_page_comes_with_its_policy(self):
-        """Which allows the script and the style that it has."""
+        """The parts that page_test.py drives, and a policy that allows the
+        script and the style they have."""
         with urllib.request.urlopen(self.server.url) as answer:
             page = answer.read().decode()
+            self.assertEqual(page, stand_in.page_text())
             self.assertEqual(answer.headers["content-security-policy"],
                              stand_in.policy(page))
 

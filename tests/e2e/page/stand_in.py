@@ -19,6 +19,13 @@ DRAFTERS = ("fused_request", "fused_history", "fused_prior", "fused_recycled",
             "draft_model")
 
 
+def page_text():
+    """The page that services/gateway/page/embed.cmake joins of its parts."""
+    return re.sub(r"^{{([a-z]+\.(?:css|js))}}\n",
+                  lambda line: (PAGE.parent / line[1]).read_text("utf-8"),
+                  PAGE.read_text("utf-8"), flags=re.MULTILINE)
+
+
 def hash_between(page, opening, closing):
     """The source of a policy that allows what stands between two tags."""
     text = page.split(opening, 1)[1].split(closing, 1)[0]
@@ -127,7 +134,7 @@ class Gateway:
                 if self.path != "/" and self.refused():
                     return
                 if self.path == "/":
-                    page = PAGE.read_text(encoding="utf-8")
+                    page = page_text()
                     self.answer(200, "text/html; charset=utf-8", page.encode(),
                                 content_security_policy=policy(page))
                 elif self.path == "/v1/models":
