@@ -65,9 +65,8 @@ const live = {
         part: h('span', { class: 'part' }),
         plot: s('svg', { viewBox: '0 0 100 28', preserveAspectRatio: 'none', 'aria-hidden': 'true' }),
       };
-      const [name, about] = Object.hasOwn(DRAFTERS, drafter) ? DRAFTERS[drafter] : [drafter, ''];
-      row.button = h('button', { type: 'button', class: colour(drafter), 'aria-pressed': 'false', title: about, on: { click: () => this.setSolo(this.solo === drafter ? '' : drafter) } },
-        h('i', { class: 'chip ' + colour(drafter) }), h('span', { class: 'name' }, name, h('small', {}, about)), row.plot, row.part);
+      row.button = h('button', { type: 'button', class: colour(drafter), 'aria-pressed': 'false', title: drafter, on: { click: () => this.setSolo(this.solo === drafter ? '' : drafter) } },
+        h('i', { class: 'chip ' + colour(drafter) }), h('span', { class: 'name' }, title(drafter), h('small', {}, about(drafter))), row.plot, row.part);
       row.item = h('li', {}, row.button);
       this.rows.set(drafter, row);
       const order = [...this.rows.keys()].sort(byOrder);

@@ -44,7 +44,7 @@ function fillModes() {
   const info = (model() || {}).foretoken || {};
   const modes = Array.isArray(info.modes) && info.modes.length > 0 ? info.modes.map(String) : ['off', 'auto'];
   if (!modes.includes(prefs.mode)) prefs.mode = modes.includes(info.default_mode) ? info.default_mode : modes[0];
-  $('mode').replaceChildren(...modes.map((mode) => h('option', { value: mode }, mode)));
+  $('mode').replaceChildren(...modes.map((mode) => h('option', { value: mode, title: title(mode) }, mode)));
   $('mode').value = prefs.mode;
 }
 
@@ -83,7 +83,7 @@ function moveTip(event) {
   const index = Number(token.dataset.i);
   const { id, drafter, text } = reply.tokens[index];
   const round = reply.roundOf(index);
-  tip.replaceChildren(h('code', {}, visible(text)), ` ${id}`, h('br'), title(drafter), round < 0 ? '' : ` · round ${round + 1}`);
+  tip.replaceChildren(h('code', {}, visible(text)), ` ${id}`, h('br'), title(drafter), ' ', h('code', {}, drafter), round < 0 ? '' : ` · round ${round + 1}`);
   tip.hidden = false;
   const box = token.getClientRects()[0] || token.getBoundingClientRect();
   tip.style.left = `${Math.max(8, Math.min(innerWidth - tip.offsetWidth - 8, box.left))}px`;
@@ -116,7 +116,7 @@ function onKey(event) {
     t: otherTheme,
     n: newChat,
     s: () => { if (sideFloats()) setSide(true); $('temperature').focus(); },
-    r: () => { if (live.view && live.view.reply.rounds.length > 0) tree.open(live.view, 0, true); },
+    r: () => { if (live.view) tree.openFirst(live.view); },
   };
   if (!Object.hasOwn(actions, event.key)) return;
   event.preventDefault();

@@ -16,6 +16,12 @@ const tree = {
     if (round >= 0) this.open(view, round, false);
     else say('The first token comes from reading the prompt; no round drafted it.');
   },
+  // Opens the first round with drafts: before it there is nothing to see.
+  openFirst(view) {
+    const { rounds } = view.reply;
+    if (rounds.length === 0) return;
+    this.open(view, Math.max(0, rounds.findIndex(({ nodes }) => nodes.length > 0)), true);
+  },
   open(view, at, focus) {
     this.view = view;
     this.cameFrom = $('tree').hidden ? document.activeElement : this.cameFrom;
@@ -120,7 +126,7 @@ const tree = {
     const drafters = [...new Set(nodes.map((node) => String(node.drafter)))].sort(byOrder);
     $('tree-keys').replaceChildren(
       h('li', {}, h('i', { class: 'swatch acc' }), 'accepted'), h('li', {}, h('i', { class: 'swatch rej' }), 'rejected'),
-      ...[...drafters, 'target'].map((drafter) => h('li', {}, h('i', { class: 'chip ' + colour(drafter) }), title(drafter))));
+      ...[...drafters, 'target'].map((drafter) => legend(drafter)));
     this.light(at);
   },
 
@@ -133,7 +139,7 @@ const tree = {
     const kind = node.root ? 'root' : node.accepted ? 'acc' : 'rej';
     const tip = node.root ? 'The last token before the round'
       : node.own ? 'The model’s own token'
-      : `${title(String(node.drafter))}, ${node.accepted ? 'accepted' : 'rejected'}, expected ${percent(node.probability, 1)}`;
+      : `${title(String(node.drafter))} (${node.drafter}), ${node.accepted ? 'accepted' : 'rejected'}, expected ${percent(node.probability, 1)}`;
     const group = s('g', { class: `node ${kind} ${node.root ? '' : colour(String(node.drafter))}` },
       s('title', {}, `${node.label}\n${tip}`),
       s('rect', { class: 'box', x: node.x, y: y - 11.5, width: node.width, height: 23, rx: 7 }));

@@ -134,7 +134,7 @@ class ReplyView {
       return part;
     }));
     this.legend.replaceChildren(...shares.map(([drafter, { tokens }]) =>
-      h('li', {}, h('i', { class: 'chip ' + colour(drafter) }), h('span', {}, title(drafter)), h('span', { class: 'num' }, percent(tokens, total)))));
+      legend(drafter, h('span', { class: 'num' }, percent(tokens, total)))));
   }
 
   finish() {
@@ -152,7 +152,7 @@ class ReplyView {
     this.facts.textContent = reply.error ? '' : facts.join(' · ');
     const buttons = [];
     if (reply.rounds.length > 0) {
-      buttons.push(h('button', { class: 'text', type: 'button', on: { click: () => tree.open(this, 0, true) } }, 'Token trees'));
+      buttons.push(h('button', { class: 'text', type: 'button', on: { click: () => tree.openFirst(this) } }, 'Token trees'));
     }
     if (reply.content) {
       const copy = h('button', { class: 'text', type: 'button', on: { click: () => copyText(reply.content, copy) } }, 'Copy');

@@ -333,7 +333,7 @@ class PageTest(unittest.TestCase):
         total = sum(want.values())
         legend = self.page.text(".reply .keys")
         self.assertIn(f"{round(100 * want['fused_prior'] / total)} %", legend)
-        self.assertIn("Prior", legend)
+        self.assertIn("Common phrases", legend)
         self.assertIn(f"{total} tokens", self.page.text(".reply .foot"))
         self.assertEqual(self.page.count("#drafters li"), len(want))
         self.assertEqual(self.page.count("#drafters .line"), len(want))
@@ -461,7 +461,7 @@ class PageTest(unittest.TestCase):
                             self.page.evaluate(ground.format("target")))
         percent = f"{round(100 * forced / len(FORCED))} %"
         for legend in (".reply .keys", "#drafters"):
-            self.assertRegex(self.page.text(legend), "Forced ?by the grammar")
+            self.assertIn("Grammar", self.page.text(legend))
             self.assertIn(percent, self.page.text(legend))
         self.readable()
         self.shoot("schema-light")
@@ -755,6 +755,76 @@ class PageTest(unittest.TestCase):
         self.page.key("Escape")
         self.page.wait("document.querySelector('#tree').hidden")
         self.assertEqual(self.page.count(".t.lit"), 0)
+
+    def test_trees_open_at_the_first_draft(self):
+        """By the button and by the key; without drafts, at the first round."""
+        node = {"id": 3, "text": " c", "parent": -1, "drafter": "crest",
+                "probability": 0.9, "accepted": True}
+        rounds = [{"nodes": [], "committed": [2]},
+                  {"nodes": [], "committed": [2]},
+                  {"nodes": [node], "committed": [3, 2]},
+                  {"nodes": [node], "committed": [3, 2]}]
+        said = [("a", "target"), (" b", "target"), (" b", "target"),
+                (" c", "crest"), (" b", "target"), (" c", "crest"),
+                (" b", "target")]
+        for drafted, want in ((rounds, "Round 3 of 4"),
+                              (rounds[:2], "Round 1 of 2")):
+            reply = chunks(("content", "a b b c b c b", said))
+            reply[0]["foretoken"]["rounds"] = drafted
+            self.gateway.replies = lambda _, reply=reply: reply
+            self.ask("trees")
+            self.page.wait("document.querySelector('.reply[aria-busy=false]')")
+            self.page.click(".reply .foot button")
+            self.page.wait("document.activeElement.id === 'tree-title'")
+            self.assertEqual(self.page.text("#tree-title"), want)
+            self.page.key("Escape")
+            self.page.wait("document.querySelector('#tree').hidden")
+            self.page.evaluate("document.activeElement.blur()")
+            self.page.key("r")
+            self.page.wait("document.activeElement.id === 'tree-title'")
+            self.assertEqual(self.page.text("#tree-title"), want)
+            self.page.click("#new")
+            self.page.wait("document.querySelectorAll('.turn').length === 0")
+
+    def test_every_drafter_has_a_name(self):
+        """And a colour; its id is the tooltip wherever it is named."""
+        source = (stand_in.ROOT / "common/speculation/drafter_id.h").read_text(
+            encoding="utf-8")
+        names = source.split("kDrafterNames = {")[1].split("}")[0]
+        ids = ["target"] + re.findall(r'"(\w+)"', names)
+        self.assertEqual(len(ids), 13)
+        reply = chunks(("content", " ".join(ids), [
+            (" " * (i > 0) + id, id) for i, id in enumerate(ids)]))
+        reply[0]["foretoken"]["rounds"] = [{
+            "committed": list(range(1, len(ids))),
+            "nodes": [{"id": i, "text": id, "parent": -1, "drafter": id,
+                       "probability": 0.5, "accepted": False}
+                      for i, id in enumerate(ids) if i]}]
+        self.gateway.replies = lambda _: reply
+        self.ask("names")
+        self.reply()
+        self.page.click(".reply .foot button")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        entries = lambda selector: dict(self.page.evaluate(
+            f"[...document.querySelectorAll('{selector}')].map(e =>"
+            " [e.title, (e.querySelector('.name') ?? e.children[1])"
+            ".firstChild.textContent])"))
+        named = entries(".reply .keys li")
+        self.assertEqual(sorted(named), sorted(ids))
+        self.assertEqual(len(set(named.values())), len(ids))
+        for drafter, name in named.items():
+            self.assertRegex(name, "^[A-Z][a-z ]+$")
+            self.assertNotEqual(name, drafter)
+        self.assertEqual(entries("#drafters button"), named)
+        self.assertEqual(entries("#tree-keys li[title]"), named)
+        colours = self.page.evaluate(
+            "[...document.querySelectorAll('.reply .t')].map(e =>"
+            " getComputedStyle(e).getPropertyValue('--c'))")
+        # The whole of the fused drafter and its first part share one.
+        self.assertEqual(len(set(colours)), len(ids) - 1)
+        self.assertNotIn(self.page.evaluate(
+            "getComputedStyle(document.body).getPropertyValue('--c')"), colours)
+        self.shoot("drafters-light")
 
     def test_a_conversation_survives_a_reload(self):
         """With its colours; the next turn continues it."""
