@@ -53,15 +53,15 @@ function isDelimiters(text) {
   return text.slice(start, end).split('|').every((cell) => /^[ \t]*:?-+:?[ \t]*$/.test(cell));
 }
 
-// A line knows where in the source it begins, so that every character that is
-// shown can be traced to its token.
-const cut = (line, from, to) => ({ text: line.text.slice(from, to), at: line.at + from });
+// A line knows where in the source it begins and where its break is, so that every
+// character that is shown can be traced to its token.
+const cut = (line, from, to) => ({ text: line.text.slice(from, to), at: line.at + from, end: line.end });
 function linesOf(text, from) {
   const lines = [];
   while (from <= text.length) {
     let end = text.indexOf('\n', from);
     if (end < 0) end = text.length;
-    lines.push({ text: text.slice(from, end).replace(/\r$/, ''), at: from });
+    lines.push({ text: text.slice(from, end).replace(/\r$/, ''), at: from, end });
     from = end + 1;
   }
   return lines;
@@ -120,19 +120,45 @@ class Markdown {
 
   code(parent, lines, i, { fence, language }) {
     const margin = indentOf(lines[i]);
-    const code = h('code');
+    const parts = [];  // a line, or the break before one, without the margin
     let end = i + 1;
     const closes = ({ text }) => text.trim().startsWith(fence) && text.trim().replaceAll(fence[0], '') === '' && indentOf({ text }) < 4;
     while (end < lines.length && !closes(lines[end])) {
       const line = cut(lines[end], Math.min(margin, indentOf(lines[end])));
       // The break before a line belongs to the line before.
-      if (end > i + 1) this.show(code, lines[end].at - 1, lines[end].at);
-      this.show(code, line.at, line.at + line.text.length);
+      if (end > i + 1) parts.push({ text: '\n', at: lines[end - 1].end });
+      parts.push(line);
       ++end;
     }
+    const code = h('code');
+    this.coloured(code, parts, language);
     const copy = h('button', { type: 'button', on: { click: () => copyText(code.textContent, copy) } }, 'Copy');
     parent.append(h('figure', { class: 'code' }, h('figcaption', {}, h('span', {}, language || 'text'), copy), h('pre', { tabindex: 0 }, code)));
     return end + 1;
+  }
+
+  // Appends code in the colours of its language: elements around those of tokens,
+  // which keep theirs. A token of two kinds is two elements.
+  coloured(parent, parts, language) {
+    const text = parts.map((part) => part.text).join('');
+    let shown = 0;          // offset into `text`
+    let i = 0, before = 0;  // the part that goes on there, and the text before it
+    const show = (into, end) => {
+      while (shown < end) {
+        const part = parts[i], skip = shown - before;
+        const length = Math.min(part.text.length - skip, end - shown);
+        this.show(into, part.at + skip, part.at + skip + length);
+        shown += length;
+        if (skip + length === part.text.length) { before = shown; ++i; }
+      }
+    };
+    for (const { from, to, kind } of codeSpans(text, language)) {
+      show(parent, from);
+      const span = h('span', { class: 'syntax-' + kind });
+      show(span, to);
+      parent.append(span);
+    }
+    show(parent, text.length);
   }
 
   quote(parent, lines, i, depth) {

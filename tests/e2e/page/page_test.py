@@ -47,7 +47,52 @@ FRAGMENTS = ("# ", "## ", "- ", "* ", "1. ", "2) ", "> ", "```", "```c\n", "~~~"
              "__", "~~", "`", "``", "[a](https://b.example/c)", "[", "](", ")",
              "!", "|", "|---|---|\n", "| a | b |", "---", "***", "\\*", "\\",
              "<b>", "&amp;", "https://a.example/b_c.", "\u00e9", "\U0001f600",
-             "\t", "- [ ] ", "===")
+             "\t", "- [ ] ", "===", "```html\n", '"', "'", "/*", "*/", "//",
+             "<!--", "1e")
+
+# Code, and the coloured parts of it.
+CODE = (
+    ("python", '''# It's a "comment"
+@cached
+def price(item, rate=0x1F):
+    """Two # lines
+    of 'text\\""""
+    return f"{item} # \\\\" + 1.5e-3 if item else None  # done''',
+     [("comment", "# It's a \"comment\""), ("keyword", "@cached"),
+      ("keyword", "def"), ("number", "0x1F"),
+      ("string", "\"\"\"Two # lines\n    of 'text\\\"\"\"\""),
+      ("keyword", "return"), ("string", '"{item} # \\\\"'),
+      ("number", "1.5e-3"), ("keyword", "if"), ("keyword", "else"),
+      ("keyword", "None"), ("comment", "# done")]),
+    ("ts", "let a1 = `b\n${c}`; // d\n/* e\n*/ const { f } = 'g",
+     [("keyword", "let"), ("string", "`b\n${c}`"), ("comment", "// d"),
+      ("comment", "/* e\n*/"), ("keyword", "const"), ("string", "'g")]),
+    ("C++", "#include <a>\nint n = 1'000 + 0xFp-2; char c = '\\'';",
+     [("keyword", "#include"), ("keyword", "int"), ("number", "1'000"),
+      ("number", "0xFp-2"), ("keyword", "char"), ("string", "'\\''")]),
+    ("rust", "fn f<'a>(x: &'a str) -> char { 'b' } // 'c'",
+     [("keyword", "fn"), ("keyword", "str"), ("keyword", "char"),
+      ("string", "'b'"), ("comment", "// 'c'")]),
+    ("bash", "for f in a#b; do echo \"$f\" don't $# # no\ndone",
+     [("keyword", "for"), ("keyword", "in"), ("keyword", "do"),
+      ("keyword", "echo"), ("string", '"$f"'), ("comment", "# no"),
+      ("keyword", "done")]),
+    ("sql", "SELECT 'it' FROM t -- all\nwhere n > 2;",
+     [("keyword", "SELECT"), ("string", "'it'"), ("keyword", "FROM"),
+      ("comment", "-- all"), ("keyword", "where"), ("number", "2")]),
+    ("json", '{"a" : "b", "c": [1, -2.5, true]}',
+     [("name", '"a"'), ("string", '"b"'), ("name", '"c"'), ("number", "1"),
+      ("number", "2.5"), ("keyword", "true")]),
+    ("yaml", "a-b: https://c.example # d\n'e': no",
+     [("name", "a-b"), ("comment", "# d"), ("name", "'e'"),
+      ("keyword", "no")]),
+    ("html", "<!-- a --><p class=\"b\">it's 1</p>",
+     [("comment", "<!-- a -->"), ("keyword", "<p"), ("name", "class"),
+      ("string", '"b"'), ("keyword", ">"), ("keyword", "</p"),
+      ("keyword", ">")]),
+    ("constructor", "if 'a': 1  # b", []),
+    ("", "if 'a': 1  # b", []),
+)
 
 # 30 ways by which text might run as HTML or as a script.
 ATTACKS = (
@@ -85,7 +130,7 @@ ATTACKS = (
     "<javascript:hit()> https://a.invalid/'onclick='hit() "
     "{{constructor.constructor('hit()')()}} ${hit()}",
 )
-# 30 texts of 100 KB for readers that look at the same characters again and
+# 36 texts of 100 KB for readers that look at the same characters again and
 # again: such a reader takes minutes or more for one of them.
 SIZE = 100_000
 LONG = tuple((head + body * (SIZE // len(body) + 1))[:SIZE - len(tail)] + tail
@@ -118,6 +163,12 @@ LONG = tuple((head + body * (SIZE // len(body) + 1))[:SIZE - len(tail)] + tail
     ("", "*a **b _c __d ~~e ", ""),         # emphasis
     ("*a " * 16000, "b* ", ""),
     ("", "**_a** ", ""),
+    ("```js\n", "`${", ""),                 # coloured code
+    ("```lua\n", "--[", ""),
+    ("```python\n", "\"\\\"'", ""),
+    ("```json\n", "\"a\"" + " " * 1000, ""),
+    ("```c\n", "1'/*", ""),
+    ("```html\n", "<a '", ""),
     ("", "\\", ""),                         # anything
     ("", " ", "x"),
 ))
@@ -365,6 +416,64 @@ class PageTest(unittest.TestCase):
             "document.querySelector('.reply .md a').href"),
                          "https://example.org/a")
         self.shoot("markdown-light")
+
+    def test_code_has_the_colours_of_its_language(self):
+        """Of those that are known; its text stays as it was."""
+        self.gateway.replies = lambda _: chunks(("content", "\n\n".join(
+            f"```{language}\n{source}\n```" for language, source, _ in CODE),
+                                                 ()))
+        self.ask("code")
+        self.reply()
+        shown = self.page.evaluate(
+            "[...document.querySelectorAll('.reply pre code')].map(e =>"
+            " [e.textContent, [...e.querySelectorAll('[class^=syntax]')].map("
+            "s => [s.className.slice(7), s.textContent])])")
+        for (language, source, parts), (text, coloured) in zip(CODE, shown):
+            with self.subTest(language=language):
+                self.assertEqual(text, source)
+                self.assertEqual([tuple(part) for part in coloured], parts)
+        self.assertEqual(len(shown), len(CODE))
+
+    def test_code_keeps_the_colours_of_its_drafters(self):
+        """Tokens within keywords and across their ends, in a list; all of it
+        can be read on every tint."""
+        ids = self.page.evaluate(
+            "[...document.styleSheets[0].cssRules].flatMap(rule =>"
+            " [...(rule.selectorText ?? '').matchAll(/\\.d-(\\w+)/g)].filter("
+            "() => rule.style.getPropertyValue('--c')).map(m => m[1]))")
+        self.assertGreater(len(ids), 10)
+        lines = ["# by hand"] + [f"if {i}: return 'of {name}'  # {i}"
+                                 for i, name in enumerate(ids * 2)]
+        source = "1. So:\n   " + "\n   ".join(["```python", *lines, "```"])
+        pieces = [source[i:i + 3] for i in range(0, len(source), 3)]
+        said = [(piece, ids[i % len(ids)]) for i, piece in enumerate(pieces)]
+        self.gateway.replies = lambda _: chunks(("content", source, said))
+        self.ask("code")
+        self.reply()
+        tokens = self.page.evaluate(
+            "[...document.querySelectorAll('pre code .t')].map(e =>"
+            " [e.dataset.i, e.textContent, e.className.slice(4)])")
+        for index, text, drafter in tokens:
+            piece, want = said[int(index)]
+            self.assertIn(text, piece)
+            self.assertEqual(drafter, want)
+        self.assertEqual("".join(text for _, text, _ in tokens),
+                         "\n".join(lines))
+        self.assertGreater(self.page.count(".syntax-keyword .t"), len(ids))
+        ground = self.page.evaluate(
+            "Object.fromEntries([...document.querySelectorAll('pre code .t')]"
+            ".map(e => [e.className, getComputedStyle(e).backgroundColor]))")
+        # The whole of the fused drafter and its first part share one.
+        self.assertEqual(len(set(ground.values())), len(ids) - 1)
+        colours = self.page.evaluate(
+            "['keyword', 'string', 'number', 'comment'].map(kind =>"
+            " getComputedStyle(document.querySelector(`.syntax-${kind} .t`))"
+            ".color)")
+        self.assertEqual(len(set(colours)), 4)
+        self.readable()
+        self.shoot("code-light")
+        self.page.prefer("dark")
+        self.shoot("code-dark")
 
     def test_a_reply_stops(self):
         """By key, with what has come; the server notices."""
@@ -1018,7 +1127,7 @@ class PageTest(unittest.TestCase):
 
     def test_long_texts_are_read_in_one_pass(self):
         """As they come, and at a reload; the page answers all the while."""
-        self.assertEqual(len(LONG), 30)
+        self.assertEqual(len(LONG), 36)
         self.gateway.replies = lambda body: [
             {"choices": [{"delta": {
                 "content": LONG[int(body["messages"][-1]["content"])]}}]},
