@@ -58,7 +58,7 @@ async function send(text) {
   abort = new AbortController();
   setRunning(true);
   say('The reply begins.');
-  await run(reply, messages, { cache_scope: chat.scope, seed: seed(), ...constraint() }, abort.signal, () => drawSoon(view));
+  await run(reply, messages, { cache_scope: chat.scope, seed: seed(), ...constraint(prefs.output, prefs[prefs.output]) }, abort.signal, () => drawSoon(view));
   abort = null;
   setRunning(false);
   chat.turns.push({ role: 'assistant', content: reply.content, reply });

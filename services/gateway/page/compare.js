@@ -31,12 +31,14 @@ class Pane {
   }
 }
 
-async function compare(text) {
+// Runs `text` twice; `output` and `source` constrain both replies.
+async function compare(text, output, source) {
   const other = prefs.mode === 'off' ? (model()?.foretoken?.modes?.find((mode) => mode === 'auto') || 'auto') : prefs.mode;
-  const panes = [new Pane('off', prefs.output), new Pane(other, prefs.output)];
+  const panes = [new Pane('off', output), new Pane(other, output)];
   $('compare-intro').hidden = true;
-  $('echo').replaceChildren(h('b', {}, 'Prompt '), text, prefs.output === 'text' ? '' : ` · ${OUTPUTS[prefs.output].name}`);
+  $('echo').replaceChildren(h('b', {}, 'Prompt '), text, output === 'text' ? '' : ` · ${OUTPUTS[output].name}`);
   $('echo').hidden = false;
+  $('echo').scrollTop = 0;
   $('verdict').replaceChildren();
   $('panes').replaceChildren(...panes.map((pane) => pane.element));
   $('panes').hidden = false;
@@ -44,7 +46,7 @@ async function compare(text) {
   abort = new AbortController();
   setRunning(true);
   // The scope of none: the second run must not find what the first one wrote.
-  const options = { cache_scope: '', seed: seed(), ...constraint() };
+  const options = { cache_scope: '', seed: seed(), ...constraint(output, source) };
   const messages = [...systemTurn(), { role: 'user', content: text }];
   for (const pane of panes) {
     const reply = await pane.run(messages, options, abort.signal);
@@ -55,9 +57,18 @@ async function compare(text) {
   if (panes[1].reply && !panes[1].reply.error && panes[1].reply.finish !== 'stopped') verdict(panes.map((pane) => pane.reply));
 }
 
+// How the times of one output differ, from sending the prompt to the last token.
+function difference(plain, drafted) {
+  const [before, after] = [plain, drafted].map(({ seconds }) => Math.max(seconds, 1e-3));
+  const faster = after <= before;
+  return [
+    h('strong', {}, faster ? `${(before / after).toFixed(2)} times as fast` : `${(after / before).toFixed(2)} times as slow`), ' with ', h('code', {}, drafted.mode), ': ',
+    h('span', { class: 'saved num' }, faster ? `${percent(1 - after / before, 1)} of the time saved` : `${percent(after / before - 1, 1)} more time`), '. ',
+  ];
+}
+
 function verdict([plain, drafted]) {
   const same = plain.tokens.length === drafted.tokens.length && plain.tokens.every((token, i) => token.id === drafted.tokens[i].id) && plain.text === drafted.text;
-  const ratio = plain.seconds / Math.max(drafted.seconds, 1e-3);
   const slowest = Math.max(plain.seconds, drafted.seconds, 1e-3);
   const lane = (reply, fast) => {
     const bar = h('i', { class: fast ? 'fast' : false });
@@ -65,10 +76,20 @@ function verdict([plain, drafted]) {
     return [h('span', { class: 'name' }, reply.mode), h('span', { class: 'track' }, bar), h('span', { class: 'num' }, `${reply.seconds.toFixed(2)} s`)];
   };
   $('verdict').replaceChildren(h('div', { class: 'verdict' },
-    h('strong', {}, ratio >= 1 ? `${ratio.toFixed(2)} times as fast` : `${(1 / ratio).toFixed(2)} times as slow`), ' with ', h('code', {}, drafted.mode), '. ',
-    same ? h('span', { class: 'same' }, `The same ${plain.tokens.length} tokens, one by one.`) : h('span', { class: 'differs' }, 'The outputs differ.'),
+    same ? [...difference(plain, drafted), h('span', { class: 'same' }, `The same ${plain.tokens.length} tokens, one by one.`)]
+      : [h('strong', { class: 'differs' }, 'The outputs differ.'), ' Their times cannot be compared.'],
     h('div', { class: 'race' }, lane(plain, false), lane(drafted, true))));
   $('scroll').scrollTop = 0;
+}
+
+function newComparison() {
+  stop();
+  tree.close();
+  live.follow(null);
+  for (const id of ['echo', 'verdict', 'panes']) $(id).replaceChildren();
+  $('echo').hidden = $('panes').hidden = true;
+  $('compare-intro').hidden = false;
+  $('prompt').focus();
 }
 
 function stop() { if (abort) abort.abort(); }

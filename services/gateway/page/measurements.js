@@ -28,9 +28,9 @@ const live = {
   },
 
   sample() {
-    const { reply } = this.view;
+    const reply = this.view?.reply;
     const now = performance.now();
-    if (!reply.first) return;
+    if (!reply?.first) return;
     if (reply.sampled) {
       reply.rates.push((reply.tokens.length - reply.sampledTokens) * 1000 / (now - reply.sampled));
       if (reply.rates.length > 240) reply.rates.shift();

@@ -2,12 +2,11 @@
 
 // A schema is sent as text: JSON.parse would reorder keys like "10" and round
 // long numbers.
-function constraint() {
-  const { output } = prefs;
+function constraint(output, source) {
   if (output === 'text') return {};
   if (output === 'json') return { response_format: { type: 'json_object' } };
-  if (output === 'schema') return { response_format: { type: 'json_schema', json_schema: { name: 'output', schema: prefs.schema } } };
-  return { structured_outputs: { [output]: prefs[output] } };
+  if (output === 'schema') return { response_format: { type: 'json_schema', json_schema: { name: 'output', schema: source } } };
+  return { structured_outputs: { [output]: source } };
 }
 
 // The fault that the page can find in the source without the server; '': none.

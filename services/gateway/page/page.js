@@ -10,8 +10,13 @@ function show(view) {
   $('to-chat').setAttribute('aria-pressed', String(!comparing));
   $('to-compare').setAttribute('aria-pressed', String(comparing));
   $('prompt').placeholder = comparing ? 'A prompt to run twice' : 'Ask anything';
+  const anew = comparing ? 'New comparison' : 'New conversation';
+  $('new').title = anew;
+  $('new').setAttribute('aria-label', anew);
   $('prompt').focus();
 }
+
+const startAnew = () => { if ($('compare').hidden) newChat(); else newComparison(); };
 
 function setTheme(theme) {
   prefs.theme = theme;
@@ -68,13 +73,6 @@ async function loadModels() {
   fillModes();
 }
 
-const STARTERS = [
-  ['Explain speculative decoding to a curious teenager.', 'Prose'],
-  ['Write a Python function that merges two sorted lists, and test it.', 'Code'],
-  ['List the planets in a table with one fact each.', 'A table'],
-  ['Double every price and repeat the rest as it is:\n\n```json\n[{"item": "tea", "price": 3}, {"item": "bread", "price": 4}, {"item": "honey", "price": 9}]\n```', 'Copying, which drafts well'],
-];
-
 function moveTip(event) {
   const token = event.target.closest && event.target.closest('.t');
   const tip = $('tip');
@@ -114,7 +112,7 @@ function onKey(event) {
     x: () => show($('compare').hidden ? 'compare' : 'chat'),
     c: () => setColours(!prefs.colours),
     t: otherTheme,
-    n: newChat,
+    n: startAnew,
     s: () => { if (sideFloats()) setSide(true); $('temperature').focus(); },
     r: () => { if (live.view) tree.openFirst(live.view); },
   };
@@ -152,7 +150,7 @@ function wire() {
   $('model').addEventListener('change', () => { prefs.model = $('model').value; fillModes(); keep(); });
   $('mode').addEventListener('change', () => { prefs.mode = $('mode').value; keep(); });
   $('theme').addEventListener('click', otherTheme);
-  $('new').addEventListener('click', newChat);
+  $('new').addEventListener('click', startAnew);
   $('open-help').addEventListener('click', () => $('help').showModal());
   $('open-side').addEventListener('click', () => setSide(true));
   $('close-side').addEventListener('click', () => setSide(false));
@@ -174,7 +172,7 @@ function wire() {
     if (abort || text.trim() === '' || !canSend()) return;
     $('prompt').value = '';
     fitPrompt();
-    if ($('compare').hidden) send(text); else compare(text);
+    if ($('compare').hidden) send(text); else compare(text, prefs.output, prefs[prefs.output]);
   });
   $('scroll').addEventListener('click', (event) => {
     const token = event.target.closest('.t');
@@ -185,7 +183,9 @@ function wire() {
   $('scroll').addEventListener('pointerleave', () => { $('tip').hidden = true; });
   $('scroll').addEventListener('scroll', () => { $('tip').hidden = true; }, { passive: true });
   document.addEventListener('keydown', onKey);
-  $('starters').append(...STARTERS.map(([text, about]) => h('button', { type: 'button', on: { click: () => { if (!abort && canSend()) send(text); } } }, text.split('\n')[0], h('small', {}, about))));
+  fillStarters($('starters'), STARTERS, (text) => { if (!abort && canSend()) send(text); });
+  // They have formats of their own, whatever the settings say.
+  fillStarters($('races'), RACES, (text, output = 'text') => { if (!abort) compare(text, output, OUTPUTS[output].example); });
 }
 
 wire();

@@ -817,6 +817,70 @@ class PageTest(unittest.TestCase):
         self.page.prefer("dark")
         self.shoot("compare-dark")
 
+    def test_a_comparison_has_prompts_to_begin_with(self):
+        """Code to edit, a question, code to write, and JSON: each with a format
+        of its own, whatever the settings say."""
+        self.choose("#output", "regex")
+        self.page.click("#to-compare")
+        self.page.prefer("dark")
+        self.shoot("compare-start-dark")
+        self.page.prefer("light")
+        self.shoot("compare-start-light")
+        self.assertEqual(self.page.count("#races button"), 4)
+        sent = []
+        for number in range(4):
+            self.page.click(f"#races button:nth-child({number + 1})")
+            self.page.wait("document.querySelector('.verdict')")
+            off, auto = self.gateway.requests[-2:]
+            self.assertEqual((off["speculation"], auto["speculation"]),
+                             ("off", "auto"))
+            self.assertEqual(off["messages"], auto["messages"])
+            self.assertNotIn("structured_outputs", off)
+            for request in (off, auto):
+                self.assertEqual("response_format" in request, number == 3)
+            self.assertIn("one by one", self.page.text(".verdict"))
+            sent.append(off)
+            self.page.click("#new")
+            self.page.wait("!document.querySelector('.verdict')")
+            self.assertEqual(self.page.count("#compare .turn"), 0)
+        self.assertEqual(len(self.gateway.requests), 8)
+        edit = sent[0]["messages"][0]["content"]
+        code = re.search(r"```python\n(.*)\n```$", edit, re.DOTALL)[1]
+        self.assertTrue(25 <= len(code.split("\n")) <= 40)
+        compile(code, "starter", "exec")
+        schema = sent[3]["response_format"]["json_schema"]["schema"]
+        self.assertEqual(json.loads(schema)["type"], "object")
+        # What was set is as it was.
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('#output').value"), "regex")
+
+    def test_the_time_saved_is_measured(self):
+        """Of one output: a share of the time with `off`, or the time more."""
+        self.page.click("#to-compare")
+        self.assertNotIn("saved", self.page.evaluate("document.body.innerText"))
+        for slow in ("off", "auto"):
+            self.gateway.pause_s = {slow: 0.02}
+            self.ask("a race")
+            self.page.wait("document.querySelector('.verdict')")
+            off, auto = (float(clock[:-2]) for clock in self.page.evaluate(
+                "[...document.querySelectorAll('.race .num')].map("
+                "e => e.textContent)"))
+            share = int(self.page.text(".verdict .saved").split()[0])
+            # Clocks are shown with two digits.
+            error = 100 * 0.011 * (off + auto) / off ** 2
+            if off != auto:
+                self.assertIn("of the time saved" if off > auto else "more time",
+                              self.page.text(".verdict .saved"))
+            self.assertAlmostEqual(share, 100 * abs(off - auto) / off,
+                                   delta=1 + error)
+            self.page.click("#new")
+            self.page.wait("!document.querySelector('.verdict')")
+        # A reply alone has nothing to compare with.
+        self.page.click("#to-chat")
+        self.ask("alone")
+        self.reply()
+        self.assertNotIn("saved", self.page.evaluate("document.body.innerText"))
+
     def test_outputs_that_differ_are_said_to_differ(self):
         """The verdict looks at every token."""
         self.gateway.replies = lambda body: (
@@ -826,6 +890,9 @@ class PageTest(unittest.TestCase):
         self.ask("a race")
         self.page.wait("document.querySelector('.verdict')")
         self.assertIn("The outputs differ.", self.page.text(".verdict"))
+        # Times of two texts are not a measure of drafting.
+        self.assertEqual(self.page.count(".verdict .saved"), 0)
+        self.assertNotIn("as fast", self.page.text(".verdict"))
 
     def test_a_tree_opens(self):
         """On a click, with what was drafted, accepted and rejected."""
@@ -1001,9 +1068,15 @@ class PageTest(unittest.TestCase):
         self.assertLessEqual(self.page.evaluate(wide), 390)
         self.page.click("#tree-close")
         self.page.click("#to-compare")
-        self.ask("narrow")
+        self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.shoot("phone-compare-start-dark")
+        # A prompt of many lines leaves room for what is said to it.
+        self.page.click("#races button")
         self.page.wait("document.querySelector('.verdict')")
         self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.assertLess(self.page.evaluate(
+            "document.querySelector('.verdict').getBoundingClientRect().top"),
+                        422)
         self.shoot("phone-compare-dark")
 
     def test_keys_reach_everything(self):

@@ -195,8 +195,10 @@ class Gateway:
         mode = body["speculation"]
         endless = text is None
         text = text or "And so on, and on, word for word. "
-        ids = {}
-        number = lambda piece: ids.setdefault(piece, 100 + len(ids))
+        # The same ids in every mode, whatever is drafted.
+        ids = {piece: 100 + i
+               for i, piece in enumerate(dict.fromkeys(pieces(text)))}
+        number = ids.get
         drafted = accepted = count = 0
         by_drafter = {}
         while True:
