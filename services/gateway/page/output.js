@@ -1,12 +1,14 @@
 // ---- Constraints of the output
 
+const choices = (source) => source.split('\n').filter((line) => line.trim() !== '');
+
 // A schema is sent as text: JSON.parse would reorder keys like "10" and round
 // long numbers.
 function constraint(output, source) {
   if (output === 'text') return {};
   if (output === 'json') return { response_format: { type: 'json_object' } };
   if (output === 'schema') return { response_format: { type: 'json_schema', json_schema: { name: 'output', schema: source } } };
-  return { structured_outputs: { [output]: source } };
+  return { structured_outputs: { [output]: output === 'choice' ? choices(source) : source } };
 }
 
 // The fault that the page can find in the source without the server; '': none.

@@ -40,6 +40,7 @@ const OUTPUTS = {
 }`,
   },
   regex: { name: 'Regex', source: 'Regular expression', example: '(19|20)[0-9]{2}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])' },
+  choice: { name: 'Choice', source: 'Choices, one a line', example: 'positive\nnegative\nneutral' },
   grammar: { name: 'Grammar', source: 'Grammar (GBNF)', example: '# A list of two to five items.\nroot ::= item{2,5}\nitem ::= "- " [A-Z] [a-z ]{2,40} "\\n"' },
 };
 
@@ -47,7 +48,7 @@ const DEFAULTS = {
   // Maximum tokens 0: as many as the context holds.
   temperature: 0.6, top_p: 0.95, max_tokens: 512, seed: '', system: '', colours: true,
   shortcuts: true, theme: '', mode: '', model: '',
-  output: 'text', schema: OUTPUTS.schema.example, regex: OUTPUTS.regex.example, grammar: OUTPUTS.grammar.example,
+  output: 'text', schema: OUTPUTS.schema.example, regex: OUTPUTS.regex.example, choice: OUTPUTS.choice.example, grammar: OUTPUTS.grammar.example,
 };
 function load(storage, key, otherwise) {
   try { return JSON.parse(storage().getItem(key)) ?? otherwise; } catch { return otherwise; }

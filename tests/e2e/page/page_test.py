@@ -583,12 +583,15 @@ class PageTest(unittest.TestCase):
     def test_every_format_has_its_field(self):
         """And a source of its own, which is kept; both runs of a comparison
         have the same."""
-        word = {"regex": "[a-z]+", "grammar": 'root ::= "a"'}
+        word = {"regex": "[a-z]+", "grammar": 'root ::= "a"',
+                "choice": "yes\n\nno, or\n  \n"}
         for number, (format_name, want) in enumerate((
                 ("json", {"response_format": {"type": "json_object"}}),
                 ("regex", {"structured_outputs": {"regex": word["regex"]}}),
                 ("grammar", {"structured_outputs": {"grammar":
                                                     word["grammar"]}}),
+                ("choice", {"structured_outputs": {"choice": ["yes",
+                                                              "no, or"]}}),
                 ("text", {}))):
             self.choose("#output", format_name)
             if format_name in word:
