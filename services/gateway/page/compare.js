@@ -57,7 +57,8 @@ async function compare(text, output, source) {
   if (panes[1].reply && !panes[1].reply.error && panes[1].reply.finish !== 'stopped') verdict(panes.map((pane) => pane.reply));
 }
 
-// How the times of one output differ, from sending the prompt to the last token.
+// Compares the times of two runs with the same output, measured from sending the
+// prompt to the last token.
 function difference(plain, drafted) {
   const [before, after] = [plain, drafted].map(({ seconds }) => Math.max(seconds, 1e-3));
   const faster = after <= before;

@@ -1,6 +1,6 @@
 // ---- Drafters
 
-// By the id that the API gives: a name for people, and where the drafts come from.
+// API id: a name for people, and where the drafts come from.
 const DRAFTERS = {
   fused_request: ['This conversation', 'text from above'],
   fused_history: ['Earlier outputs', 'written before'],
@@ -21,7 +21,7 @@ const known = (drafter) => (Object.hasOwn(DRAFTERS, drafter) ? drafter : 'other'
 const colour = (drafter) => 'd-' + known(drafter);
 const title = (drafter) => (Object.hasOwn(DRAFTERS, drafter) ? DRAFTERS[drafter][0] : drafter);
 const about = (drafter) => (Object.hasOwn(DRAFTERS, drafter) ? DRAFTERS[drafter][1] : '');
-// An entry of a legend; its tooltip is the id.
+// A legend entry; its tooltip shows the id.
 const legend = (drafter, ...more) => h('li', { title: drafter }, h('i', { class: 'chip ' + colour(drafter) }), h('span', {}, title(drafter)), ...more);
 const byOrder = (a, b) => NAMES.indexOf(known(a)) - NAMES.indexOf(known(b));
 

@@ -1,8 +1,8 @@
 // ---- Colours of code
 
-// Comments, strings, numbers, keywords and names of members: enough to find one's
-// way in code, and the same few rules for nearly all languages. One pass, in which
-// every step goes on behind what it has read, so the time is linear in the text.
+// Comments, strings, numbers, keywords and member names, by a few rules that nearly
+// all languages share. Each step continues after the text it has read, so a block
+// takes time linear in its length.
 
 const MAX_COLOURED = 50_000;  // characters of a block; the rest of it has no colours
 const wordSet = (text) => new Set(text.split(' '));
@@ -12,10 +12,11 @@ const SLASHES = [['//', '\n'], ['/*', '*/']];
 const HASH = [['#', '\n']];
 const QUOTES = ['"', "'"];
 
-// comments: [opening, closing]. quotes: longer ones first; those of more than one
-// character, and backticks, may hold line breaks. marks: characters that make a
-// keyword of the word behind them. keys: what stands behind the name of a member.
-// apart: '#' and quotes count only where no word stands before them.
+// comments: [opening, closing]. quotes: longest first; strings in quotes of several
+// characters or in backticks may span lines. marks: characters that make the next
+// word a keyword. keys: the character after a member name. apart: comments start
+// after white space only, and strings not within a word. dashes: words may contain
+// '-'. separators: numbers may contain "'". lifetimes: "'" may start a name.
 const LANGUAGES = {
   python: { comments: HASH, quotes: ['"""', "'''", '"', "'"], marks: '@', words: wordSet('False None True and as assert async await break case class continue def del elif else except finally for from global if import in is lambda match nonlocal not or pass raise return self try while with yield') },
   javascript: { comments: SLASHES, quotes: ['"', "'", '`'], marks: '@', words: wordSet('abstract any as async await boolean break case catch class const continue debugger declare default delete do else enum export extends false finally for from function get if implements import in instanceof interface keyof let new null number of private protected public readonly return set static string super switch this throw true try type typeof undefined unknown var void while yield') },
@@ -52,7 +53,7 @@ const isWordPart = (c) => c !== undefined && (/[\w$]/.test(c) || c > '\x7f');
 class Code {
   constructor(text, rules) { Object.assign(this, { text, rules, spans: [] }); }
 
-  // [{from, to, kind}], in order and apart from each other.
+  // [{from, to, kind}], ascending and disjoint.
   read() {
     const { text } = this;
     let at = 0;
@@ -74,7 +75,7 @@ class Code {
   }
 
   add(from, to, kind) { this.spans.push({ from, to, kind }); }
-  // Whether no word ends at `at`, where the language asks for that.
+  // Whether a string may begin at `at`.
   begins(at) { return !this.rules.apart || at === 0 || !isWordPart(this.text[at - 1]); }
 
   // The end of the comment that begins at `at`; -1: none does.
@@ -88,8 +89,8 @@ class Code {
     return -1;
   }
 
-  // The end of the string that begins at `at`; -1: none does. A string without an
-  // end goes to the end of its line, or of the text where it may hold lines.
+  // The end of the string that begins at `at`; -1: none does. An unterminated string
+  // ends with its line, or with the text if it may span lines.
   string(at) {
     const { text, rules } = this;
     const quote = rules.quotes.find((mark) => text.startsWith(mark, at));
@@ -136,12 +137,12 @@ class Code {
     const { text, rules } = this;
     if (!rules.keys) return false;
     while (text[to] === ' ') ++to;
-    // YAML wants white space behind it; elsewhere there need not be any.
+    // YAML requires white space after it; the others do not.
     return text[to] === rules.keys && (!rules.apart || !/\S/.test(text[to + 1] ?? ''));
   }
 }
 
-// HTML and XML: comments, tags, and in them names of attributes and strings.
+// HTML and XML: comments, tags, attribute names and attribute values.
 function markupSpans(text) {
   const spans = [];
   let inTag = false, at = 0;
@@ -172,13 +173,13 @@ function markupSpans(text) {
   return spans;
 }
 
-// The coloured parts of a block of code: [{from, to, kind}], in order and apart
-// from each other; none for a language that is not known.
+// The coloured parts of a block of code: [{from, to, kind}], ascending and disjoint.
+// Empty for an unknown language.
 function codeSpans(text, language) {
   let name = language.toLowerCase();
   if (Object.hasOwn(ALIASES, name)) name = ALIASES[name];
   if (!Object.hasOwn(LANGUAGES, name)) return [];
-  // No character of two units is torn.
+  // Keep surrogate pairs whole.
   const part = text.slice(0, MAX_COLOURED).replace(/[\ud800-\udbff]$/, '');
   return LANGUAGES[name].markup ? markupSpans(part) : new Code(part, LANGUAGES[name]).read();
 }

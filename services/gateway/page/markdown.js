@@ -137,8 +137,8 @@ class Markdown {
     return end + 1;
   }
 
-  // Appends code in the colours of its language: elements around those of tokens,
-  // which keep theirs. A token of two kinds is two elements.
+  // Appends code in the colours of its language. Token elements stay, inside those
+  // of syntax; a token with parts of two kinds becomes two elements.
   coloured(parent, parts, language) {
     const text = parts.map((part) => part.text).join('');
     let shown = 0;          // offset into `text`

@@ -184,7 +184,7 @@ function wire() {
   $('scroll').addEventListener('scroll', () => { $('tip').hidden = true; }, { passive: true });
   document.addEventListener('keydown', onKey);
   fillStarters($('starters'), STARTERS, (text) => { if (!abort && canSend()) send(text); });
-  // They have formats of their own, whatever the settings say.
+  // These set the output format themselves, whatever the settings say.
   fillStarters($('races'), RACES, (text, output = 'text') => { if (!abort) compare(text, output, OUTPUTS[output].example); });
 }
 

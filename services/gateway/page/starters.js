@@ -37,8 +37,8 @@ const ORDERS = `def summarize_orders(orders, discounts, tax_rate):
     best = max(report, key=lambda row: row[2], default=None)
     return report, best, rejected`;
 
-// For a comparison: the answer to the first repeats nearly all of its prompt, and
-// that of the last has the names and marks of a schema; the others have neither.
+// For comparisons. The first answer repeats most of its prompt, and a schema forces
+// part of the last one; the others give drafters less to go by.
 const RACES = [
   ['Add type hints to this function and change nothing else:\n\n```python\n' + ORDERS + '\n```', 'Editing code: most of the answer is in the prompt'],
   ['Why is the sky blue at noon and red in the evening?', 'A question'],
@@ -46,7 +46,7 @@ const RACES = [
   ['Describe photosynthesis for a school dictionary.', 'JSON: the schema forces names and marks', 'schema'],
 ];
 
-// `start` runs a prompt with a format of the output.
+// Adds a button for each starter; it calls start(prompt, output format or undefined).
 function fillStarters(list, starters, start) {
   list.append(...starters.map(([text, about, output]) => h('button', { type: 'button', on: { click: () => start(text, output) } }, text.split('\n')[0], h('small', {}, about))));
 }

@@ -16,7 +16,7 @@ const tree = {
     if (round >= 0) this.open(view, round, false);
     else say('The first token comes from reading the prompt; no round drafted it.');
   },
-  // Opens the first round with drafts: before it there is nothing to see.
+  // Opens the first round with drafts, or the first round if there are none.
   openFirst(view) {
     const { rounds } = view.reply;
     if (rounds.length === 0) return;

@@ -90,6 +90,9 @@ def price(item, rate=0x1F):
      [("comment", "<!-- a -->"), ("keyword", "<p"), ("name", "class"),
       ("string", '"b"'), ("keyword", ">"), ("keyword", "</p"),
       ("keyword", ">")]),
+    # The bound on what is coloured lies within a character of two units.
+    ("js", "// " + "x" * 49_996 + "\U0001f600\nif", [("comment",
+                                                     "// " + "x" * 49_996)]),
     ("constructor", "if 'a': 1  # b", []),
     ("", "if 'a': 1  # b", []),
 )
@@ -235,7 +238,7 @@ def says(body):
         return ATTACKS[int(prompt.split()[1])]
     return {"markdown": MARKDOWN, "endless": None, "": "?",
             "busy": (429, "Too many requests.")}.get(
-                prompt, f"You said {prompt}. " * 12)
+                prompt, f"You said {prompt}. " * (12 if len(prompt) < 99 else 1))
 
 
 # {what is written: its contrast} of texts below the 4.5 that WCAG wants (1.4.3).
@@ -1073,7 +1076,7 @@ class PageTest(unittest.TestCase):
         self.page.click("#to-compare")
         self.assertLessEqual(self.page.evaluate(wide), 390)
         self.shoot("phone-compare-start-dark")
-        # A prompt of many lines leaves room for what is said to it.
+        # A prompt of many lines leaves room for the replies.
         self.page.click("#races button")
         self.page.wait("document.querySelector('.verdict')")
         self.assertLessEqual(self.page.evaluate(wide), 390)
