@@ -1,5 +1,6 @@
 # Writes OUTPUT, a C++ source with the page PAGE and the policy it is served
 # with: cmake -D PAGE=index.html -D OUTPUT=page.cc -P embed.cmake
+# A line {{name}} of PAGE stands for the file `name` in the folder of PAGE.
 
 # The base64 form of a SHA-256 in hexadecimal.
 function(base64_of hex result)
@@ -46,6 +47,17 @@ function(hash_between page opening closing result)
 endfunction()
 
 file(READ "${PAGE}" page)
+get_filename_component(folder "${PAGE}" ABSOLUTE)
+get_filename_component(folder "${folder}" DIRECTORY)
+string(REGEX MATCHALL "{{[a-z]+[.](css|js)}}\n" lines "${page}")
+foreach(line IN LISTS lines)
+  string(REGEX REPLACE "[{}\n]" "" name "${line}")
+  file(READ "${folder}/${name}" text)
+  string(REPLACE "${line}" "${text}" page "${page}")
+endforeach()
+if(page MATCHES "\n({{[^\n]*)")
+  message(FATAL_ERROR "${PAGE}: want {{name.js}}, not ${CMAKE_MATCH_1}")
+endif()
 hash_between("${page}" "<style>" "</style>" style)
 hash_between("${page}" "<script type=\"module\">" "</script>" script)
 string(JOIN "; " policy

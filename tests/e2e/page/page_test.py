@@ -47,7 +47,55 @@ FRAGMENTS = ("# ", "## ", "- ", "* ", "1. ", "2) ", "> ", "```", "```c\n", "~~~"
              "__", "~~", "`", "``", "[a](https://b.example/c)", "[", "](", ")",
              "!", "|", "|---|---|\n", "| a | b |", "---", "***", "\\*", "\\",
              "<b>", "&amp;", "https://a.example/b_c.", "\u00e9", "\U0001f600",
-             "\t", "- [ ] ", "===")
+             "\t", "- [ ] ", "===", "```html\n", '"', "'", "/*", "*/", "//",
+             "<!--", "1e")
+
+# Code, and the coloured parts of it.
+CODE = (
+    ("python", '''# It's a "comment"
+@cached
+def price(item, rate=0x1F):
+    """Two # lines
+    of 'text\\""""
+    return f"{item} # \\\\" + 1.5e-3 if item else None  # done''',
+     [("comment", "# It's a \"comment\""), ("keyword", "@cached"),
+      ("keyword", "def"), ("number", "0x1F"),
+      ("string", "\"\"\"Two # lines\n    of 'text\\\"\"\"\""),
+      ("keyword", "return"), ("string", '"{item} # \\\\"'),
+      ("number", "1.5e-3"), ("keyword", "if"), ("keyword", "else"),
+      ("keyword", "None"), ("comment", "# done")]),
+    ("ts", "let a1 = `b\n${c}`; // d\n/* e\n*/ const { f } = 'g",
+     [("keyword", "let"), ("string", "`b\n${c}`"), ("comment", "// d"),
+      ("comment", "/* e\n*/"), ("keyword", "const"), ("string", "'g")]),
+    ("C++", "#include <a>\nint n = 1'000 + 0xFp-2; char c = '\\'';",
+     [("keyword", "#include"), ("keyword", "int"), ("number", "1'000"),
+      ("number", "0xFp-2"), ("keyword", "char"), ("string", "'\\''")]),
+    ("rust", "fn f<'a>(x: &'a str) -> char { 'b' } // 'c'",
+     [("keyword", "fn"), ("keyword", "str"), ("keyword", "char"),
+      ("string", "'b'"), ("comment", "// 'c'")]),
+    ("bash", "for f in a#b; do echo \"$f\" don't $# # no\ndone",
+     [("keyword", "for"), ("keyword", "in"), ("keyword", "do"),
+      ("keyword", "echo"), ("string", '"$f"'), ("comment", "# no"),
+      ("keyword", "done")]),
+    ("sql", "SELECT 'it' FROM t -- all\nwhere n > 2;",
+     [("keyword", "SELECT"), ("string", "'it'"), ("keyword", "FROM"),
+      ("comment", "-- all"), ("keyword", "where"), ("number", "2")]),
+    ("json", '{"a" : "b", "c": [1, -2.5, true]}',
+     [("name", '"a"'), ("string", '"b"'), ("name", '"c"'), ("number", "1"),
+      ("number", "2.5"), ("keyword", "true")]),
+    ("yaml", "a-b: https://c.example # d\n'e': no",
+     [("name", "a-b"), ("comment", "# d"), ("name", "'e'"),
+      ("keyword", "no")]),
+    ("html", "<!-- a --><p class=\"b\">it's 1</p>",
+     [("comment", "<!-- a -->"), ("keyword", "<p"), ("name", "class"),
+      ("string", '"b"'), ("keyword", ">"), ("keyword", "</p"),
+      ("keyword", ">")]),
+    # The bound on what is coloured lies within a character of two units.
+    ("js", "// " + "x" * 49_996 + "\U0001f600\nif", [("comment",
+                                                     "// " + "x" * 49_996)]),
+    ("constructor", "if 'a': 1  # b", []),
+    ("", "if 'a': 1  # b", []),
+)
 
 # 30 ways by which text might run as HTML or as a script.
 ATTACKS = (
@@ -85,7 +133,7 @@ ATTACKS = (
     "<javascript:hit()> https://a.invalid/'onclick='hit() "
     "{{constructor.constructor('hit()')()}} ${hit()}",
 )
-# 30 texts of 100 KB for readers that look at the same characters again and
+# 36 texts of 100 KB for readers that look at the same characters again and
 # again: such a reader takes minutes or more for one of them.
 SIZE = 100_000
 LONG = tuple((head + body * (SIZE // len(body) + 1))[:SIZE - len(tail)] + tail
@@ -118,6 +166,12 @@ LONG = tuple((head + body * (SIZE // len(body) + 1))[:SIZE - len(tail)] + tail
     ("", "*a **b _c __d ~~e ", ""),         # emphasis
     ("*a " * 16000, "b* ", ""),
     ("", "**_a** ", ""),
+    ("```js\n", "`${", ""),                 # coloured code
+    ("```lua\n", "--[", ""),
+    ("```python\n", "\"\\\"'", ""),
+    ("```json\n", "\"a\"" + " " * 1000, ""),
+    ("```c\n", "1'/*", ""),
+    ("```html\n", "<a '", ""),
     ("", "\\", ""),                         # anything
     ("", " ", "x"),
 ))
@@ -184,7 +238,7 @@ def says(body):
         return ATTACKS[int(prompt.split()[1])]
     return {"markdown": MARKDOWN, "endless": None, "": "?",
             "busy": (429, "Too many requests.")}.get(
-                prompt, f"You said {prompt}. " * 12)
+                prompt, f"You said {prompt}. " * (12 if len(prompt) < 99 else 1))
 
 
 # {what is written: its contrast} of texts below the 4.5 that WCAG wants (1.4.3).
@@ -333,7 +387,7 @@ class PageTest(unittest.TestCase):
         total = sum(want.values())
         legend = self.page.text(".reply .keys")
         self.assertIn(f"{round(100 * want['fused_prior'] / total)} %", legend)
-        self.assertIn("Prior", legend)
+        self.assertIn("Common phrases", legend)
         self.assertIn(f"{total} tokens", self.page.text(".reply .foot"))
         self.assertEqual(self.page.count("#drafters li"), len(want))
         self.assertEqual(self.page.count("#drafters .line"), len(want))
@@ -365,6 +419,64 @@ class PageTest(unittest.TestCase):
             "document.querySelector('.reply .md a').href"),
                          "https://example.org/a")
         self.shoot("markdown-light")
+
+    def test_code_has_the_colours_of_its_language(self):
+        """Of those that are known; its text stays as it was."""
+        self.gateway.replies = lambda _: chunks(("content", "\n\n".join(
+            f"```{language}\n{source}\n```" for language, source, _ in CODE),
+                                                 ()))
+        self.ask("code")
+        self.reply()
+        shown = self.page.evaluate(
+            "[...document.querySelectorAll('.reply pre code')].map(e =>"
+            " [e.textContent, [...e.querySelectorAll('[class^=syntax]')].map("
+            "s => [s.className.slice(7), s.textContent])])")
+        for (language, source, parts), (text, coloured) in zip(CODE, shown):
+            with self.subTest(language=language):
+                self.assertEqual(text, source)
+                self.assertEqual([tuple(part) for part in coloured], parts)
+        self.assertEqual(len(shown), len(CODE))
+
+    def test_code_keeps_the_colours_of_its_drafters(self):
+        """Tokens within keywords and across their ends, in a list; all of it
+        can be read on every tint."""
+        ids = self.page.evaluate(
+            "[...document.styleSheets[0].cssRules].flatMap(rule =>"
+            " [...(rule.selectorText ?? '').matchAll(/\\.d-(\\w+)/g)].filter("
+            "() => rule.style.getPropertyValue('--c')).map(m => m[1]))")
+        self.assertGreater(len(ids), 10)
+        lines = ["# by hand"] + [f"if {i}: return 'of {name}'  # {i}"
+                                 for i, name in enumerate(ids * 2)]
+        source = "1. So:\n   " + "\n   ".join(["```python", *lines, "```"])
+        pieces = [source[i:i + 3] for i in range(0, len(source), 3)]
+        said = [(piece, ids[i % len(ids)]) for i, piece in enumerate(pieces)]
+        self.gateway.replies = lambda _: chunks(("content", source, said))
+        self.ask("code")
+        self.reply()
+        tokens = self.page.evaluate(
+            "[...document.querySelectorAll('pre code .t')].map(e =>"
+            " [e.dataset.i, e.textContent, e.className.slice(4)])")
+        for index, text, drafter in tokens:
+            piece, want = said[int(index)]
+            self.assertIn(text, piece)
+            self.assertEqual(drafter, want)
+        self.assertEqual("".join(text for _, text, _ in tokens),
+                         "\n".join(lines))
+        self.assertGreater(self.page.count(".syntax-keyword .t"), len(ids))
+        ground = self.page.evaluate(
+            "Object.fromEntries([...document.querySelectorAll('pre code .t')]"
+            ".map(e => [e.className, getComputedStyle(e).backgroundColor]))")
+        # The whole of the fused drafter and its first part share one.
+        self.assertEqual(len(set(ground.values())), len(ids) - 1)
+        colours = self.page.evaluate(
+            "['keyword', 'string', 'number', 'comment'].map(kind =>"
+            " getComputedStyle(document.querySelector(`.syntax-${kind} .t`))"
+            ".color)")
+        self.assertEqual(len(set(colours)), 4)
+        self.readable()
+        self.shoot("code-light")
+        self.page.prefer("dark")
+        self.shoot("code-dark")
 
     def test_a_reply_stops(self):
         """By key, with what has come; the server notices."""
@@ -461,7 +573,7 @@ class PageTest(unittest.TestCase):
                             self.page.evaluate(ground.format("target")))
         percent = f"{round(100 * forced / len(FORCED))} %"
         for legend in (".reply .keys", "#drafters"):
-            self.assertRegex(self.page.text(legend), "Forced ?by the grammar")
+            self.assertIn("Grammar", self.page.text(legend))
             self.assertIn(percent, self.page.text(legend))
         self.readable()
         self.shoot("schema-light")
@@ -474,12 +586,15 @@ class PageTest(unittest.TestCase):
     def test_every_format_has_its_field(self):
         """And a source of its own, which is kept; both runs of a comparison
         have the same."""
-        word = {"regex": "[a-z]+", "grammar": 'root ::= "a"'}
+        word = {"regex": "[a-z]+", "grammar": 'root ::= "a"',
+                "choice": "yes\n\nno, or\n  \n"}
         for number, (format_name, want) in enumerate((
                 ("json", {"response_format": {"type": "json_object"}}),
                 ("regex", {"structured_outputs": {"regex": word["regex"]}}),
                 ("grammar", {"structured_outputs": {"grammar":
                                                     word["grammar"]}}),
+                ("choice", {"structured_outputs": {"choice": ["yes",
+                                                              "no, or"]}}),
                 ("text", {}))):
             self.choose("#output", format_name)
             if format_name in word:
@@ -708,6 +823,70 @@ class PageTest(unittest.TestCase):
         self.page.prefer("dark")
         self.shoot("compare-dark")
 
+    def test_a_comparison_has_prompts_to_begin_with(self):
+        """Code to edit, a question, code to write, and JSON: each with a format
+        of its own, whatever the settings say."""
+        self.choose("#output", "regex")
+        self.page.click("#to-compare")
+        self.page.prefer("dark")
+        self.shoot("compare-start-dark")
+        self.page.prefer("light")
+        self.shoot("compare-start-light")
+        self.assertEqual(self.page.count("#races button"), 4)
+        sent = []
+        for number in range(4):
+            self.page.click(f"#races button:nth-child({number + 1})")
+            self.page.wait("document.querySelector('.verdict')")
+            off, auto = self.gateway.requests[-2:]
+            self.assertEqual((off["speculation"], auto["speculation"]),
+                             ("off", "auto"))
+            self.assertEqual(off["messages"], auto["messages"])
+            self.assertNotIn("structured_outputs", off)
+            for request in (off, auto):
+                self.assertEqual("response_format" in request, number == 3)
+            self.assertIn("one by one", self.page.text(".verdict"))
+            sent.append(off)
+            self.page.click("#new")
+            self.page.wait("!document.querySelector('.verdict')")
+            self.assertEqual(self.page.count("#compare .turn"), 0)
+        self.assertEqual(len(self.gateway.requests), 8)
+        edit = sent[0]["messages"][0]["content"]
+        code = re.search(r"```python\n(.*)\n```$", edit, re.DOTALL)[1]
+        self.assertTrue(25 <= len(code.split("\n")) <= 40)
+        compile(code, "starter", "exec")
+        schema = sent[3]["response_format"]["json_schema"]["schema"]
+        self.assertEqual(json.loads(schema)["type"], "object")
+        # What was set is as it was.
+        self.assertEqual(self.page.evaluate(
+            "document.querySelector('#output').value"), "regex")
+
+    def test_the_time_saved_is_measured(self):
+        """Of one output: a share of the time with `off`, or the time more."""
+        self.page.click("#to-compare")
+        self.assertNotIn("saved", self.page.evaluate("document.body.innerText"))
+        for slow in ("off", "auto"):
+            self.gateway.pause_s = {slow: 0.02}
+            self.ask("a race")
+            self.page.wait("document.querySelector('.verdict')")
+            off, auto = (float(clock[:-2]) for clock in self.page.evaluate(
+                "[...document.querySelectorAll('.race .num')].map("
+                "e => e.textContent)"))
+            share = int(self.page.text(".verdict .saved").split()[0])
+            # Clocks are shown with two digits.
+            error = 100 * 0.011 * (off + auto) / off ** 2
+            if off != auto:
+                self.assertIn("of the time saved" if off > auto else "more time",
+                              self.page.text(".verdict .saved"))
+            self.assertAlmostEqual(share, 100 * abs(off - auto) / off,
+                                   delta=1 + error)
+            self.page.click("#new")
+            self.page.wait("!document.querySelector('.verdict')")
+        # A reply alone has nothing to compare with.
+        self.page.click("#to-chat")
+        self.ask("alone")
+        self.reply()
+        self.assertNotIn("saved", self.page.evaluate("document.body.innerText"))
+
     def test_outputs_that_differ_are_said_to_differ(self):
         """The verdict looks at every token."""
         self.gateway.replies = lambda body: (
@@ -717,6 +896,9 @@ class PageTest(unittest.TestCase):
         self.ask("a race")
         self.page.wait("document.querySelector('.verdict')")
         self.assertIn("The outputs differ.", self.page.text(".verdict"))
+        # Times of two texts are not a measure of drafting.
+        self.assertEqual(self.page.count(".verdict .saved"), 0)
+        self.assertNotIn("as fast", self.page.text(".verdict"))
 
     def test_a_tree_opens(self):
         """On a click, with what was drafted, accepted and rejected."""
@@ -755,6 +937,76 @@ class PageTest(unittest.TestCase):
         self.page.key("Escape")
         self.page.wait("document.querySelector('#tree').hidden")
         self.assertEqual(self.page.count(".t.lit"), 0)
+
+    def test_trees_open_at_the_first_draft(self):
+        """By the button and by the key; without drafts, at the first round."""
+        node = {"id": 3, "text": " c", "parent": -1, "drafter": "crest",
+                "probability": 0.9, "accepted": True}
+        rounds = [{"nodes": [], "committed": [2]},
+                  {"nodes": [], "committed": [2]},
+                  {"nodes": [node], "committed": [3, 2]},
+                  {"nodes": [node], "committed": [3, 2]}]
+        said = [("a", "target"), (" b", "target"), (" b", "target"),
+                (" c", "crest"), (" b", "target"), (" c", "crest"),
+                (" b", "target")]
+        for drafted, want in ((rounds, "Round 3 of 4"),
+                              (rounds[:2], "Round 1 of 2")):
+            reply = chunks(("content", "a b b c b c b", said))
+            reply[0]["foretoken"]["rounds"] = drafted
+            self.gateway.replies = lambda _, reply=reply: reply
+            self.ask("trees")
+            self.page.wait("document.querySelector('.reply[aria-busy=false]')")
+            self.page.click(".reply .foot button")
+            self.page.wait("document.activeElement.id === 'tree-title'")
+            self.assertEqual(self.page.text("#tree-title"), want)
+            self.page.key("Escape")
+            self.page.wait("document.querySelector('#tree').hidden")
+            self.page.evaluate("document.activeElement.blur()")
+            self.page.key("r")
+            self.page.wait("document.activeElement.id === 'tree-title'")
+            self.assertEqual(self.page.text("#tree-title"), want)
+            self.page.click("#new")
+            self.page.wait("document.querySelectorAll('.turn').length === 0")
+
+    def test_every_drafter_has_a_name(self):
+        """And a colour; its id is the tooltip wherever it is named."""
+        source = (stand_in.ROOT / "common/speculation/drafter_id.h").read_text(
+            encoding="utf-8")
+        names = source.split("kDrafterNames = {")[1].split("}")[0]
+        ids = ["target"] + re.findall(r'"(\w+)"', names)
+        self.assertEqual(len(ids), 13)
+        reply = chunks(("content", " ".join(ids), [
+            (" " * (i > 0) + id, id) for i, id in enumerate(ids)]))
+        reply[0]["foretoken"]["rounds"] = [{
+            "committed": list(range(1, len(ids))),
+            "nodes": [{"id": i, "text": id, "parent": -1, "drafter": id,
+                       "probability": 0.5, "accepted": False}
+                      for i, id in enumerate(ids) if i]}]
+        self.gateway.replies = lambda _: reply
+        self.ask("names")
+        self.reply()
+        self.page.click(".reply .foot button")
+        self.page.wait("!document.querySelector('#tree').hidden")
+        entries = lambda selector: dict(self.page.evaluate(
+            f"[...document.querySelectorAll('{selector}')].map(e =>"
+            " [e.title, (e.querySelector('.name') ?? e.children[1])"
+            ".firstChild.textContent])"))
+        named = entries(".reply .keys li")
+        self.assertEqual(sorted(named), sorted(ids))
+        self.assertEqual(len(set(named.values())), len(ids))
+        for drafter, name in named.items():
+            self.assertRegex(name, "^[A-Z][a-z ]+$")
+            self.assertNotEqual(name, drafter)
+        self.assertEqual(entries("#drafters button"), named)
+        self.assertEqual(entries("#tree-keys li[title]"), named)
+        colours = self.page.evaluate(
+            "[...document.querySelectorAll('.reply .t')].map(e =>"
+            " getComputedStyle(e).getPropertyValue('--c'))")
+        # The whole of the fused drafter and its first part share one.
+        self.assertEqual(len(set(colours)), len(ids) - 1)
+        self.assertNotIn(self.page.evaluate(
+            "getComputedStyle(document.body).getPropertyValue('--c')"), colours)
+        self.shoot("drafters-light")
 
     def test_a_conversation_survives_a_reload(self):
         """With its colours; the next turn continues it."""
@@ -822,9 +1074,15 @@ class PageTest(unittest.TestCase):
         self.assertLessEqual(self.page.evaluate(wide), 390)
         self.page.click("#tree-close")
         self.page.click("#to-compare")
-        self.ask("narrow")
+        self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.shoot("phone-compare-start-dark")
+        # A prompt of many lines leaves room for the replies.
+        self.page.click("#races button")
         self.page.wait("document.querySelector('.verdict')")
         self.assertLessEqual(self.page.evaluate(wide), 390)
+        self.assertLess(self.page.evaluate(
+            "document.querySelector('.verdict').getBoundingClientRect().top"),
+                        422)
         self.shoot("phone-compare-dark")
 
     def test_keys_reach_everything(self):
@@ -948,7 +1206,7 @@ class PageTest(unittest.TestCase):
 
     def test_long_texts_are_read_in_one_pass(self):
         """As they come, and at a reload; the page answers all the while."""
-        self.assertEqual(len(LONG), 30)
+        self.assertEqual(len(LONG), 36)
         self.gateway.replies = lambda body: [
             {"choices": [{"delta": {
                 "content": LONG[int(body["messages"][-1]["content"])]}}]},

@@ -116,9 +116,11 @@ class ServedPageTest(unittest.TestCase):
         self.assertEqual(self.page.text(".alert"), "")
 
     def test_the_page_comes_with_its_policy(self):
-        """Which allows the script and the style that it has."""
+        """The parts that page_test.py drives, and a policy that allows the
+        script and the style they have."""
         with urllib.request.urlopen(self.server.url) as answer:
             page = answer.read().decode()
+            self.assertEqual(page, stand_in.page_text())
             self.assertEqual(answer.headers["content-security-policy"],
                              stand_in.policy(page))
 
@@ -159,8 +161,14 @@ class ServedPageTest(unittest.TestCase):
         self.page.evaluate("document.activeElement.blur()")
         self.page.key("r")
         self.page.wait("!document.querySelector('#tree').hidden")
-        rounds = int(self.page.text("#tree-title").split()[-1])
+        # It opens at the first round with drafts.
+        first, rounds = map(int, re.findall(r"\d+",
+                                            self.page.text("#tree-title")))
         self.assertGreater(rounds, 1)
+        self.assertGreater(self.page.count("#canvas .node"), 2)
+        for _ in range(first - 1):
+            self.page.click("#tree-back")
+            self.assertEqual(self.page.count("#canvas .node"), 2)
         drafted = accepted = 0
         for number in range(rounds):
             what = self.page.text("#tree-what")
@@ -189,7 +197,22 @@ class ServedPageTest(unittest.TestCase):
         self.ask(PROMPT)
         self.wait_for_end(".verdict")
         self.assertIn("one by one", self.page.text(".verdict"))
+        self.assertRegex(self.page.text(".verdict .saved"),
+                         r"^\d+ % (of the time saved|more time)$")
         self.shoot("served-compare")
+
+    def test_a_starter_has_a_schema(self):
+        """Which both modes keep to."""
+        self.page.click("#to-compare")
+        self.page.click("#races button:last-child")
+        self.wait_for_end(".verdict")
+        self.assertIn("one by one", self.page.text(".verdict"))
+        for text in self.page.evaluate(
+                "[...document.querySelectorAll('.pane .md')]"
+                ".map(e => e.textContent)"):
+            self.assertIn("keywords", json.loads(text))
+        self.assertGreater(self.page.count(".pane .t.d-grammar"), 0)
+        self.shoot("served-starter")
 
     def set_schema(self, source=None):
         """Chooses a schema, the page's example unless there is another, and a
@@ -218,7 +241,7 @@ class ServedPageTest(unittest.TestCase):
                          required)
         self.assertGreater(self.page.count(".reply .t.d-grammar"), 0)
         for legend in (".reply .keys", "#drafters"):
-            self.assertRegex(self.page.text(legend), "Forced ?by the grammar")
+            self.assertIn("Grammar", self.page.text(legend))
         self.shoot("served-schema")
         self.page.click("#to-compare")
         self.ask(PROMPT)
@@ -229,6 +252,16 @@ class ServedPageTest(unittest.TestCase):
                 "[...document.querySelectorAll('.pane .md')]"
                 ".map(e => e.textContent)")], [required] * 2)
         self.shoot("served-schema-compare")
+
+    def test_choices_are_kept_to(self):
+        """As the server reads them: the reply is one of the example's."""
+        self.page.evaluate(
+            "{ const e = document.querySelector('#output'); e.value = 'choice';"
+            " e.dispatchEvent(new Event('change')); }")
+        example = self.page.evaluate("document.querySelector('#source').value")
+        self.ask(PROMPT)
+        self.wait_for_end()
+        self.assertIn(self.page.text(".reply .md"), example.split("\n"))
 
     def test_a_schema_is_refused_at_its_box(self):
         """By keyword and path; the example is taken afterwards."""

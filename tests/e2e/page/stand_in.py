@@ -19,6 +19,13 @@ DRAFTERS = ("fused_request", "fused_history", "fused_prior", "fused_recycled",
             "draft_model")
 
 
+def page_text():
+    """The page that services/gateway/page/embed.cmake joins of its parts."""
+    return re.sub(r"^{{([a-z]+\.(?:css|js))}}\n",
+                  lambda line: (PAGE.parent / line[1]).read_text("utf-8"),
+                  PAGE.read_text("utf-8"), flags=re.MULTILINE)
+
+
 def hash_between(page, opening, closing):
     """The source of a policy that allows what stands between two tags."""
     text = page.split(opening, 1)[1].split(closing, 1)[0]
@@ -127,7 +134,7 @@ class Gateway:
                 if self.path != "/" and self.refused():
                     return
                 if self.path == "/":
-                    page = PAGE.read_text(encoding="utf-8")
+                    page = page_text()
                     self.answer(200, "text/html; charset=utf-8", page.encode(),
                                 content_security_policy=policy(page))
                 elif self.path == "/v1/models":
@@ -188,8 +195,10 @@ class Gateway:
         mode = body["speculation"]
         endless = text is None
         text = text or "And so on, and on, word for word. "
-        ids = {}
-        number = lambda piece: ids.setdefault(piece, 100 + len(ids))
+        # The same ids in every mode, whatever is drafted.
+        ids = {piece: 100 + i
+               for i, piece in enumerate(dict.fromkeys(pieces(text)))}
+        number = ids.get
         drafted = accepted = count = 0
         by_drafter = {}
         while True:

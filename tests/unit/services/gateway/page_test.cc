@@ -4,6 +4,9 @@
 
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
 #include "common/base/digest.h"
 #include "common/base/file.h"
 #include "gmock/gmock.h"
@@ -31,11 +34,28 @@ std::string HashBetween(const std::string& opening,
       "'");
 }
 
-TEST(PageTest, IsTheFile) {
+// index.html with its lines {{name}} replaced by the files of these names.
+TEST(PageTest, IsTheFileWithItsParts) {
   const auto file =
       ReadFile(testing::SourcePath("services/gateway/page/index.html"));
   FORETOKEN_ASSERT_OK(file);
-  EXPECT_EQ(PageHtml(), *file);
+  std::string joined;
+  int parts = 0;
+  for (absl::string_view line : absl::StrSplit(*file, '\n')) {
+    if (!absl::ConsumePrefix(&line, "{{")) {
+      absl::StrAppend(&joined, line, "\n");
+      continue;
+    }
+    ASSERT_TRUE(absl::ConsumeSuffix(&line, "}}")) << line;
+    const auto part = ReadFile(
+        testing::SourcePath(absl::StrCat("services/gateway/page/", line)));
+    FORETOKEN_ASSERT_OK(part);
+    joined += *part;
+    ++parts;
+  }
+  // The text ends with a line feed, after which StrSplit finds another line.
+  EXPECT_EQ(absl::StrCat(PageHtml(), "\n"), joined);
+  EXPECT_GT(parts, 1);
 }
 
 TEST(PageTest, ThePolicyAllowsItsOwnScriptAndStyleAlone) {
