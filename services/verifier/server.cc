@@ -18,6 +18,8 @@ namespace {
 // Predicted largest passes that may take no longer than one does: prompts
 // differ by their contexts, and other work may share the machine.
 constexpr int kSilentPasses = 10;
+// The first pass of all may read the model's file from the disk.
+constexpr absl::Duration kFirstPass = absl::Minutes(1);
 
 }  // namespace
 
@@ -162,6 +164,9 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   // Sessions without pages make no pass until an idle one gives up its own.
   info.silence_limit =
       std::max(kSilentPasses * snapshot.largest_pass, 2 * snapshot.idle_time);
+  if (info.passes == 0) {
+    info.silence_limit = std::max(info.silence_limit, kFirstPass);
+  }
   return info;
 }
 

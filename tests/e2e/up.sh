@@ -32,7 +32,7 @@ refused() {
 way_out="FORETOKEN_RUN=$run tools/down stops what runs"
 
 # Wrong options: nothing begins.
-refused 2 "--modle" "--help" -- tools/up --modle x
+refused 2 "--modle" "--draft-model" -- tools/up --modle x
 refused 2 "--model: want" -- tools/up --model
 refused 2 "$scratch/none: no such file" -- tools/up --model "$scratch/none"
 refused 2 "want --model" -- tools/up --draft-model tools/demo/draft

@@ -10,6 +10,7 @@
 #include "absl/strings/str_split.h"
 #include "common/base/json.h"
 #include "common/base/status_macros.h"
+#include "common/grammar/compile.h"
 #include "common/speculation/modes.h"
 #include "common/text/utf8.h"
 #include "tools/cli/chat_format.h"
@@ -242,6 +243,11 @@ absl::StatusOr<Constraint> ReadConstraint(const GenerateFlags& flags) {
   FORETOKEN_RETURN_IF_ERROR(CheckUtf8(flag, constraint.source));
   for (const std::string& choice : constraint.choices) {
     FORETOKEN_RETURN_IF_ERROR(CheckUtf8(flag, choice));
+  }
+  if (!constraint.empty()) {
+    // Before a model is loaded for it.
+    FORETOKEN_RETURN_IF_ERROR(
+        Annotate(grammar::Compile(constraint).status(), flag));
   }
   return constraint;
 }
