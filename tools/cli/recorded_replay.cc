@@ -47,6 +47,7 @@ absl::Status ReplayRecorded(const RecordedReplay& replay,
         replayer.Replay(set, history, [&](int64_t done) { bar.Set(done); }));
     results.push_back(std::move(result));
   }
+  // Over all sets: times of a single one are too few.
   const ReplayCostSummary costs(replayer.costs());
   return replay.json ? WriteJson(ReplayJson(mode, replay.max_tree_nodes,
                                             results, costs))
