@@ -383,7 +383,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     }
   }
   Storage storage;
-  // kWhole: every byte is written at once, so huge pages pay.
+  // kWhole: a shape that does not fit is refused here, not killed while filled.
   FORETOKEN_ASSIGN_OR_RETURN(
       storage.memory, HugeBuffer::Allocate(total, HugeBuffer::Use::kWhole));
   int64_t offset = 0;
