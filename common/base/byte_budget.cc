@@ -28,6 +28,8 @@ ByteBudget::Share::Share(Share&& other) noexcept
 ByteBudget::Share& ByteBudget::Share::operator=(Share&& other) noexcept {
   if (this == &other) return *this;
   Release();
+  // The moved-from share is empty: two shares of the same bytes would give them
+  // back twice.
   budget_ = std::exchange(other.budget_, nullptr);
   owner_ = std::move(other.owner_);
   bytes_ = std::exchange(other.bytes_, 0);
@@ -37,6 +39,8 @@ ByteBudget::Share& ByteBudget::Share::operator=(Share&& other) noexcept {
 absl::Status ByteBudget::Share::Resize(int64_t bytes) {
   FORETOKEN_CHECK(budget_ != nullptr && bytes >= 0);
   if (bytes > bytes_) {
+    // Against the largest share of all, for which no waiting would help, and
+    // then against what is free.
     FORETOKEN_RETURN_IF_ERROR(budget_->Check(bytes));
     FORETOKEN_RETURN_IF_ERROR(budget_->Add(owner_, bytes - bytes_));
   } else if (bytes < bytes_) {
@@ -77,6 +81,7 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::TakeWhenFree(
   FORETOKEN_RETURN_IF_ERROR(Check(bytes));
   const absl::Time end = MonotonicNow() + time;
   absl::MutexLock lock(&mu_);
+  // In order of arrival; MayTake looks at those before.
   const auto waiter = waiters_.insert(waiters_.end(), Waiter{owner, bytes});
   const auto may_take = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return MayTake(waiter);
@@ -84,6 +89,7 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::TakeWhenFree(
   absl::Status status;
   while (true) {
     const absl::Duration left = end - MonotonicNow();
+    // Without a way to cancel there is nothing to poll for.
     if (AwaitFor(mu_, absl::Condition(&may_take),
                  cancelled == nullptr ? left : std::min(left, kCancelPoll))) {
       break;
@@ -104,11 +110,14 @@ absl::StatusOr<ByteBudget::Share> ByteBudget::TakeWhenFree(
   }
   waiters_.erase(waiter);
   FORETOKEN_RETURN_IF_ERROR(status);
+  // Fits was true under the lock that is still held, so this cannot fail.
   AddFitting(owner, bytes);
   return Share(*this, owner, bytes);
 }
 
 bool ByteBudget::MayTake(Waiters::const_iterator waiter) const {
+  // Small requests may pass a large one that does not fit, but never for good
+  // (below).
   if (!Fits(waiter->owner, waiter->bytes)) return false;
   // An owner's own requests keep their order, so that what it holds becomes
   // less and it is let in before others in the end.
@@ -147,6 +156,8 @@ int64_t ByteBudget::Owned(const std::string& owner) const {
 }
 
 bool ByteBudget::Fits(const std::string& owner, int64_t bytes) const {
+  // An owner may hold kGreed times what is left to others: alone it can take
+  // much, in a crowd little.
   return Owned(owner) + bytes <= kGreed * (limit_ - used_ - bytes);
 }
 
@@ -158,6 +169,8 @@ void ByteBudget::AddFitting(const std::string& owner, int64_t bytes) {
 
 void ByteBudget::ChangeUsed(int64_t bytes) {
   used_ += bytes;
+  // Under mu_, so that reports come in the order of the changes; it must not
+  // call back.
   if (on_change_ != nullptr) on_change_(used_);
 }
 
@@ -177,8 +190,11 @@ void ByteBudget::Subtract(const std::string& owner, int64_t bytes) {
   absl::MutexLock lock(&mu_);
   ChangeUsed(-bytes);
   const auto it = owners_.find(owner);
+  // More given back than taken is a fault of ours, and the sum would be wrong
+  // for good.
   FORETOKEN_CHECK(it != owners_.end() && it->second >= bytes);
   it->second -= bytes;
+  // Owners come and go without end; those without bytes are forgotten.
   if (it->second == 0) owners_.erase(it);
 }
 

@@ -44,6 +44,8 @@ RequestPool::~RequestPool() {
     threads.swap(threads_);
   }
   // Threads also run the queue: one ends only when nothing may run.
+  // Before the watcher: requests that still run may be refused or leave others
+  // to refuse.
   for (std::thread& thread : threads) thread.join();
   {
     absl::MutexLock lock(&mu_);
@@ -77,16 +79,20 @@ absl::StatusOr<RequestPool::Ticket> RequestPool::Place(PooledRequest& request) {
   }
   std::vector<PooledRequest> pushed_out;
   const auto pushed = queue_.Push(item, request, pushed_out);
+  // A request with a better claim may push out others that wait; they are told
+  // like refused ones.
   for (PooledRequest& other : pushed_out) {
     Count(other.item.owner, &Owner::waiting, -1);
     absl::Status no_room = NoRoom(other);
     Refuse(std::move(other), std::move(no_room));
   }
   if (!pushed.has_value()) {
+    // Forgets an owner that has nothing here.
     Count(item.owner, &Owner::waiting, 0);
     return NoRoom(request);
   }
   Count(item.owner, &Owner::waiting, 1);
+  // The watcher sleeps until the earliest deadline it knows.
   if (item.deadline < next_deadline_) watcher_wanted_ = true;
   return *pushed;
 }
@@ -107,6 +113,7 @@ void RequestPool::Remove(Ticket ticket, const absl::Status& reason) {
 }
 
 void RequestPool::Refuse(PooledRequest request, absl::Status reason) {
+  // Told by the watcher's thread, never under mu_: `refuse` may call this pool.
   refused_.push_back({std::move(request), std::move(reason)});
   ++refusing_;
   watcher_wanted_ = true;
@@ -133,6 +140,7 @@ absl::Duration RequestPool::RetryAfterLocked(const std::string& owner,
   const absl::Duration mean =
       std::clamp(wait * service_time_, options_.min_retry_after,
                  std::max(kMaxRetryAfter, options_.min_retry_after));
+  // 0.75 to 1.25 of it, so that refused clients do not all come back at once.
   return (0.75 + 0.5 * jitter_()) * mean;
 }
 
@@ -156,6 +164,8 @@ void RequestPool::Count(const std::string& owner, int32_t Owner::*count,
                         int32_t change) {
   const auto it = owners_.try_emplace(owner).first;
   it->second.*count += change;
+  // The limit of an owner is sent with each of its requests, so the entry can
+  // go.
   if (it->second.running == 0 && it->second.waiting == 0) owners_.erase(it);
 }
 
@@ -178,6 +188,8 @@ void RequestPool::StartWaiting() {
     std::optional<PooledRequest> next = queue_.Pop(may_run);
     if (!next.has_value()) return;
     const std::string owner = next->item.owner;
+    // Before the count of those that wait falls: between the two, the owner's
+    // entry, and with it its limit, must not be erased.
     Begin(*std::move(next));
     Count(owner, &Owner::waiting, -1);
   }
@@ -237,7 +249,9 @@ void RequestPool::WatchQueue() {
       for (const Refused& one : refused) one.request.refuse(one.reason);
       refused.clear();  // their captures may take locks, too
       mu_.Lock();
+      // Only now: active() counts refusals until their callers have been told.
       refusing_ -= count;
+      // More may have come meanwhile.
       continue;
     }
     if (threads_ended_) return;

@@ -20,6 +20,7 @@ constexpr absl::Duration kMax = absl::Hours(1);
 }  // namespace
 
 absl::Status WithRetryAfter(absl::Status status, absl::Duration delay) {
+  // In nanoseconds: a payload is text, and the unit must not be guessed.
   status.SetPayload(kUrl, absl::Cord(absl::StrCat(absl::ToInt64Nanoseconds(
                               std::clamp(delay, kMin, kMax)))));
   return status;

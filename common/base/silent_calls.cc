@@ -19,6 +19,8 @@ SilentCalls::Id SilentCalls::Add(const std::string& owner,
                                  std::function<bool()> end) {
   const absl::Time now = clock_();
   absl::MutexLock lock(&mu_);
+  // Ids ascend, so calls_ is in order of arrival and the loops below may stop
+  // at the first young one.
   calls_.emplace_hint(calls_.end(), ++last_, Call{owner, now, std::move(end)});
   return last_;
 }
@@ -46,9 +48,12 @@ bool SilentCalls::MakeRoom(const std::string& owner, int64_t count) {
     absl::MutexLock lock(&mu_);
     if (!MaySearch(owner, now)) return false;
     std::optional<std::string> heaviest;
+    // At least as much as the caller itself: others must not be ended for one
+    // that holds more.
     int64_t most = budget_.held(owner) - 1;
     absl::flat_hash_map<std::string, int64_t> held;
     for (const auto& [id, call] : calls_) {
+      // Calls within their grace may be about to send their message.
       if (call.since + grace_ > now) break;
       const auto [known, is_new] = held.try_emplace(call.owner, 0);
       if (!is_new) continue;
@@ -68,6 +73,7 @@ bool SilentCalls::MakeRoom(const std::string& owner, int64_t count) {
   // Not under the lock: ending a call takes the call's own.
   bool any = false;
   for (const auto& [id, end] : ends) {
+    // The call has sent its message meanwhile.
     if (!end()) continue;
     any = true;
     Remove(id);
@@ -79,6 +85,7 @@ absl::Status SilentCalls::TakeWithRoom(const std::string& owner, int64_t bytes,
                                        absl::FunctionRef<absl::Status()> take) {
   absl::Status status = take();
   if (!absl::IsResourceExhausted(status)) return status;
+  // As many calls as would free the bytes, and one for the remainder.
   return MakeRoom(owner, bytes / kCallBytes + 1) ? take() : status;
 }
 

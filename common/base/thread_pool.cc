@@ -46,6 +46,7 @@ void ThreadPool::ParallelFor(int64_t count,
 
 void ThreadPool::ParallelForThreads(
     int64_t count, absl::FunctionRef<void(int64_t, int)> body) {
+  // Two threads and one index: waking the others would cost more than the work.
   if (workers_.empty() || count <= 1) {
     for (int64_t i = 0; i < count; ++i) body(i, 0);
     return;
@@ -88,6 +89,7 @@ void ThreadPool::RunIndices(int thread) {
   // Relaxed order suffices: fetch_add alone makes each index unique, and
   // results are published by Leave().
   for (int t = 0; t < threads(); ++t) {
+    // Its own range first, then those of the others, so that threads meet late.
     Range& range = ranges_[(thread + t) % threads()];
     // A range that is used up is left unwritten, so that threads that look for
     // work share its cache line.

@@ -50,6 +50,7 @@ class AlarmClock {
     const std::lock_guard<std::mutex> lock(mu_);
     alarm.place = alarms_.emplace(at, &alarm);
     // A thread that wakes up earlier finds this alarm then.
+    // No need to wake the thread for an alarm after its next one.
     if (at < sleeps_until_) earlier_.notify_one();
   }
 
@@ -80,6 +81,7 @@ class AlarmClock {
       Alarms::node_type node = alarms_.extract(alarms_.begin());
       Alarm& alarm = *node.mapped();
       absl::Mutex& mu = *alarm.mu;
+      // A try only: its holder may be waiting for mu_ in Set or Cancel.
       if (!mu.TryLock()) {
         node.key() = now + kLookAgain;
         alarm.place = alarms_.insert(std::move(node));
@@ -110,6 +112,7 @@ bool AwaitFor(absl::Mutex& mu, const absl::Condition& condition,
     return true;
   }
   Alarm alarm{&mu};
+  // A lambda over both, because Await takes one condition.
   AlarmClock::Get().Set(alarm, timeout);
   const auto woken = [&] { return alarm.rung || condition.Eval(); };
   mu.Await(absl::Condition(&woken));

@@ -21,6 +21,7 @@ TimerThread::Ticket TimerThread::RunAt(absl::Time time,
   absl::MutexLock lock(&mu_);
   const Ticket ticket(time, ++last_);
   const auto at = work_.emplace(ticket, std::move(work)).first;
+  // The thread sleeps until the earliest time; a later one need not wake it.
   if (at == work_.begin()) wake_ = true;
   return ticket;
 }
@@ -52,6 +53,7 @@ int64_t TimerThread::active() const {
 
 void TimerThread::Run() {
   absl::MutexLock lock(&mu_);
+  // What was queued is run before the end, at once: its owners wait for it.
   while (!stop_ || !work_.empty()) {
     const auto next = work_.begin();
     const absl::Duration left = next == work_.end()

@@ -25,6 +25,8 @@ WorkerPool::~WorkerPool() {
 absl::Status WorkerPool::Submit(std::function<void()> work) {
   absl::MutexLock lock(&mu_);
   const int waiting = static_cast<int>(waiting_.size());
+  // Counted together: a thread that is about to take an item changes neither
+  // sum.
   if (running_ + waiting >= max_threads_ + max_waiting_) {
     return absl::ResourceExhaustedError(absl::StrCat(
         "worker pool is full: ", running_, " running, ", waiting, " waiting"));
@@ -52,6 +54,7 @@ void WorkerPool::Main() {
     ++idle_;
     mu_.Await(absl::Condition(&ready));
     --idle_;
+    // Stopping, with nothing left.
     if (waiting_.empty()) return;
     {
       std::function<void()> work = std::move(waiting_.front());

@@ -27,6 +27,8 @@ constexpr char kUsagePayload[] = "foretoken/usage";
 // Text of a number or duration into `value`; false if it is none, or does not
 // fit into T.
 bool ParseValue(const std::string& text, int32_t* value) {
+  // SimpleAtoi refuses trailing text and values out of range, so "8k" is an
+  // error and not 8.
   return absl::SimpleAtoi(text, value);
 }
 bool ParseValue(const std::string& text, int64_t* value) {
@@ -58,6 +60,7 @@ auto RangeSetter(T* field, FlagRange<T> range, const char* kind = "") {
   return [=](const std::vector<std::string>& text) {
     T value = {};
     // The negated form also refuses NaN.
+    // Durations need a unit: 30 alone is refused rather than read as seconds.
     if (!ParseValue(text.front(), &value) ||
         !(value >= range.min && value <= range.max)) {
       return absl::StrCat("want ", kind, Shown(range.min), "..",
@@ -111,6 +114,7 @@ Flags::Flag& Flags::Add(const std::string& name, const std::string& help,
                                   absl::StrCat(help, " [", default_text, "] ($",
                                                EnvironmentName(name), ")"));
   // The last one wins if a flag is repeated.
+  // take_last, so that a wrapper script's flags can be overridden after them.
   flag->option->expected(1)->take_last();
   flags_.push_back(std::move(flag));
   return *flags_.back();
@@ -188,6 +192,8 @@ void Flags::List(const std::string& name, std::vector<std::string>* field,
   flag.option->expected(1)->take_all();
 }
 
+// No option on the command line, where every user of the machine could read it
+// in the list of processes.
 void Flags::Secret(const std::string& name, std::string* field,
                    const std::string& help) {
   auto flag = std::make_unique<Flag>();
@@ -202,6 +208,8 @@ void Flags::Secret(const std::string& name, std::string* field,
 
 void Flags::Url(const std::string& name, std::string* field,
                 const std::string& help) {
+  // Unlike Secret it may be given as an argument, since most URLs have no
+  // password; TakeValue refuses one that has.
   String(name, field, help);
   flags_.back()->secret = true;
   flags_.back()->url = true;
@@ -225,11 +233,14 @@ void Flags::TakeValue(Flag& flag, std::vector<std::string>& problems) {
     if (!flag.list) flag.value = {flag.value.back()};
   } else if (const char* text = std::getenv(EnvironmentName(flag.name).c_str());
              text != nullptr && *text != '\0') {
+    // One text, also for a list: the list's setter splits at commas.
     flag.value = {text};
   } else {
     return;
   }
   std::string wanted = flag.set(flag.value);
+  // Checked after `set`, whose message about the same value would have to be
+  // masked anyway. Only the command line is public.
   if (flag.url && !flag.from_argv.empty() &&
       absl::StrContains(flag.value.back(), "@")) {
     wanted = "want user and password from the environment alone";
@@ -262,6 +273,8 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
   // Collect all problems, so that one run reports every bad flag.
   std::vector<std::string> problems;
   for (const auto& flag : flags_) TakeValue(*flag, problems);
+  // The rules read the fields, so they come after all values are taken, and
+  // also if some are bad: a field that could not be set has its default.
   for (const auto& [name, rule] : rules_) {
     const std::string wanted = rule();
     if (wanted.empty()) continue;
@@ -276,6 +289,7 @@ absl::Status Flags::Parse(int argc, const char* const* argv) {
 
 bool Flags::Given(const std::string& name) const {
   return absl::c_any_of(flags_, [&](const auto& flag) {
+    // `--name=` gives an empty text, which counts as not given.
     return flag->name == name && !absl::StrJoin(flag->value, ",").empty();
   });
 }
@@ -284,6 +298,8 @@ std::string Flags::Changes() const {
   std::vector<std::string> parts;
   for (const auto& flag : flags_) {
     const std::string value = absl::StrJoin(flag->value, ",");
+    // Compared with the default's text, so a flag that repeats its default does
+    // not appear.
     if (flag->value.empty() || value == flag->default_text) continue;
     parts.push_back(
         absl::StrCat(flag->name, "=", flag->secret ? "****" : value));
@@ -294,6 +310,8 @@ std::string Flags::Changes() const {
 int ExitWithError(const absl::Status& status) {
   const std::string message(status.message());
   if (status.GetPayload(kHelpPayload).has_value()) {
+    // stdout and 0, so that `--help | less` works and scripts do not take help
+    // for a failure; 2 for usage errors as shells have it.
     std::fputs(message.c_str(), stdout);
     return 0;
   }

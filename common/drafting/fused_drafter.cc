@@ -21,6 +21,7 @@ size_t Chunk(absl::Span<const TokenId> tokens) {
 
 class FusedDrafter final : public Drafter {
  public:
+  // Sources that are switched off get no memory.
   explicit FusedDrafter(const FusedOptions& options)
       : options_(options),
         memory_(options.memory != nullptr
@@ -32,6 +33,7 @@ class FusedDrafter final : public Drafter {
         trust_(learned_),
         model_(EvidenceOf(options), &trust_),
         price_(std::clamp(options.price, 0.0f, 1.0f)) {}
+  // What the request has learned goes to the shared memory on every way out.
   ~FusedDrafter() override { EndRequest(); }
 
   void StartRequest(absl::Span<const TokenId> prompt) override;
@@ -98,6 +100,7 @@ class FusedDrafter final : public Drafter {
 };
 
 void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
+  // A caller may start a request without having ended the last.
   EndRequest();
   // Learn on a private copy: concurrent requests must not change the factors
   // within a request, or its drafts would not be reproducible.
@@ -109,8 +112,11 @@ void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
   recycled_.Clear();
   outputs_ = 0;
   cursor_ = Cursor{};
+  // In chunks, so that a long prompt does not keep writers of the history
+  // waiting.
   for (; !prompt.empty(); prompt.remove_prefix(Chunk(prompt))) {
     absl::ReaderMutexLock lock(&memory_->mu());
+    // Other requests may have changed the history while the lock was free.
     RefreshHistory();
     for (TokenId token : prompt.first(Chunk(prompt))) {
       model_.Advance(cursor_, token, next_);
@@ -120,12 +126,15 @@ void FusedDrafter::StartRequest(absl::Span<const TokenId> prompt) {
 }
 
 void FusedDrafter::Commit(absl::Span<const TokenId> tokens) {
+  // As they were: Observe comes after this and refers to the tree that was
+  // drafted before it.
   row_token_ = cursor_.token;
   row_previous_ = cursor_.previous;
   row_outputs_ = outputs_;
   outputs_ += static_cast<int64_t>(tokens.size());
   for (absl::Span<const TokenId> rest = tokens; !rest.empty();
        rest.remove_prefix(Chunk(rest))) {
+    // Readers share the history; only the end of a request writes.
     absl::ReaderMutexLock lock(&memory_->mu());
     RefreshHistory();
     for (TokenId token : rest.first(Chunk(rest))) {
@@ -155,6 +164,7 @@ void FusedDrafter::Take(TokenId token) {
     model_.Follow(cursor_, request_.Append(token), next_);
   }
   model_.Settle(next_);
+  // A swap, so that both cursors keep their buffers.
   std::swap(cursor_, next_);
   model_.MarkSeen(token);
 }
@@ -178,6 +188,8 @@ void FusedDrafter::Recycle(const VerifiedTree& verified, int32_t row) {
     previous = parent < 0 ? row_token_ : verified.tree.tokens()[parent];
     outputs += parent < 0 ? 1 : 2;
   }
+  // Own: the context is in the output, not only in a draft. Only own sights are
+  // kept for later requests.
   recycled_.Add(RecycledCandidates::kAny, last, tokens, costs,
                 on_path && outputs >= 1);
   if (previous < 0) return;
@@ -187,6 +199,8 @@ void FusedDrafter::Recycle(const VerifiedTree& verified, int32_t row) {
 void FusedDrafter::Observe(const VerifiedTree& verified) {
   const int32_t rows = verified.tree.size() + 1;
   const size_t size = static_cast<size_t>(rows * verified.candidates.width);
+  // The tree must belong to the text that Commit has just extended; after a
+  // replay or a late answer it does not.
   if (!options_.use_recycled || row_token_ < 0 ||
       outputs_ - row_outputs_ !=
           static_cast<int64_t>(verified.path.size()) + 1 ||
@@ -211,6 +225,7 @@ void FusedDrafter::RefreshHistory() {
   const uint64_t version = memory_->history().version();
   if (history_version_ == version) return;
   history_version_ = version;
+  // Matches refer to positions of the history, which a writer may have moved.
   cursor_.sources[static_cast<int>(Source::kHistory)] = Cursor::Matches{};
 }
 
@@ -226,6 +241,8 @@ void FusedDrafter::EndRequest() {
   // A fresh vector releases the memory: one long request must not weigh on
   // later ones.
   output_ = std::vector<TokenId>();
+  // Only what this request has changed is merged (Learn): others may have
+  // learned meanwhile.
   if (running_ && options_.keep_history) memory_->Learn(start_, learned_);
   running_ = false;
 }
@@ -247,6 +264,7 @@ void FusedMemory::AddOutput(absl::Span<const TokenId> output) {
     for (TokenId token : output.first(Chunk(output))) history_.Append(token);
   }
   absl::MutexLock lock(&mu_);
+  // No match may reach across two outputs.
   history_.EndSequence();
 }
 
@@ -257,6 +275,7 @@ void FusedMemory::AddRecycled(const RecycledCandidates& of_request) {
 }
 
 void FusedMemory::Forget() {
+  // In the order of AddOutput.
   absl::MutexLock one(&writing_);
   absl::MutexLock lock(&mu_);
   history_.Clear();

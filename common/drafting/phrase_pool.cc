@@ -12,6 +12,7 @@ PhrasePool::PhrasePool(const PhrasePoolOptions& options) : options_(options) {
                   options.width <= PhrasePoolOptions::kMaxWidth);
   FORETOKEN_CHECK(options.phrase_tokens >= 2 &&
                   options.phrase_tokens <= PhrasePoolOptions::kMaxPhraseTokens);
+  // Slots are 32-bit, and a phrase has several tokens.
   FORETOKEN_CHECK(options.max_phrases >= 1 && options.max_phrases <= int64_t{1}
                                                                          << 30);
 }
@@ -25,6 +26,7 @@ int32_t PhrasePool::FindIn(const Key& key,
 }
 
 int32_t PhrasePool::NewSlot() {
+  // Slots of removed phrases are used again before the vectors grow.
   if (free_ != kNone) {
     const int32_t slot = free_;
     free_ = links_[slot].older;
@@ -32,6 +34,7 @@ int32_t PhrasePool::NewSlot() {
   }
   // Both vectors grow together; max_phrases bounds them, so doubling stops
   // there.
+  // Not by the vector's own doubling, which would go beyond max_phrases.
   if (links_.size() == links_.capacity()) {
     const size_t room = std::min(std::max<size_t>(64, 2 * links_.size()),
                                  static_cast<size_t>(options_.max_phrases));
@@ -46,6 +49,8 @@ int32_t PhrasePool::NewSlot() {
 void PhrasePool::PushFront(Key& key, int32_t slot) {
   Links& links = links_[slot];
   links = {kNone, key.newest, kNone, newest_};
+  // Two lists run through each slot: the phrases of its key, and all phrases,
+  // both by age.
   if (key.newest != kNone) links_[key.newest].key_newer = slot;
   if (newest_ != kNone) links_[newest_].newer = slot;
   key.newest = slot;
@@ -73,6 +78,7 @@ void PhrasePool::Remove(int32_t slot) {
   const auto key = keys_.find(Phrase(slot)[0]);
   Detach(key->second, slot);
   if (key->second.size == 0) keys_.erase(key);
+  // The free list is linked through `older`, which a free slot does not need.
   links_[slot].older = free_;
   free_ = slot;
 }
@@ -83,6 +89,7 @@ void PhrasePool::Insert(absl::Span<const TokenId> phrase) {
   if (found != keys_.end()) {
     const int32_t repeat = FindIn(found->second, phrase);
     if (repeat != kNone) {
+      // A repeat is as good as new.
       Detach(found->second, repeat);
       PushFront(found->second, repeat);
       return;
@@ -127,12 +134,14 @@ bool PhrasePool::Refine(absl::Span<const TokenId> phrase,
   if (found == keys_.end()) return false;
   const int32_t slot = FindIn(found->second, phrase);
   if (slot == kNone) return false;
+  // Nothing to change, and the phrase is there.
   if (phrase == refined) return true;
   // Search for `refined`, newest first; `newer` is true until `slot` is passed.
   for (int32_t other = found->second.newest, newer = true; other != kNone;
        other = links_[other].key_older) {
     if (other == slot) newer = false;
     if (other == slot || Phrase(other) != refined) continue;
+    // The refined phrase is there, and newer: the old one only takes room.
     if (newer) {
       Remove(slot);
       return true;
@@ -140,6 +149,8 @@ bool PhrasePool::Refine(absl::Span<const TokenId> phrase,
     Remove(other);
     break;
   }
+  // In place: a refined phrase keeps its age, as it is the same phrase,
+  // corrected.
   std::copy(
       refined.begin(), refined.end(),
       tokens_.begin() + static_cast<int64_t>(slot) * options_.phrase_tokens);
@@ -159,6 +170,9 @@ int PhrasePool::Inspire(absl::Span<const TokenId> draft,
   for (int end = accepted + 2; end <= gamma; ++end) {
     agreed = draft[end - 1] == target[end - 1] ? agreed + 1 : 0;
     const int i = end - (beta - 2);
+    // Ouroboros (arXiv:2402.13720): a piece of the target's own tokens after
+    // the accepted part is taken where draft and target agree on beta - 1
+    // positions in a row.
     if (agreed < beta - 1 || i < accepted + 2) continue;
     Insert(target.subspan(i - 1, beta));
     ++inserted;
@@ -192,6 +206,7 @@ absl::Status PhrasePool::MergeOlder(absl::Span<const TokenId> snapshot) {
         absl::StrCat("phrase pool snapshot: ", snapshot.size(),
                      " tokens, want a multiple of ", beta));
   }
+  // Checked whole before anything is cleared.
   for (size_t at = 0; at < snapshot.size(); ++at) {
     if (snapshot[at] < 0) {
       return absl::InvalidArgumentError(
@@ -231,6 +246,7 @@ size_t PhrasePool::MemoryBytes() const {
 size_t PhrasePool::MaxBytes() const {
   // The map's capacity is a power of two minus one, at most 7/8 full.
   size_t slots = 1;
+  // Twice what fits at 7/8: while a map grows, both tables exist.
   while (slots * 7 < static_cast<size_t>(options_.max_phrases) * 8) slots *= 2;
   return static_cast<size_t>(options_.max_phrases) *
              (options_.phrase_tokens * sizeof(TokenId) + sizeof(Links)) +

@@ -74,6 +74,7 @@ void PhrasePoolDrafter::Draft(int max_nodes, DraftTree& tree) {
         node = tree.Add(token, at, prob);
       }
       at = node;
+      // Given the path: probabilities multiply along it.
       prob = tree.probs[node] * At(kStepProb, i - 1);
     }
   }
@@ -85,6 +86,7 @@ void PhrasePoolDrafter::StartFromHistory() {
 }
 
 void PhrasePoolDrafter::AddHistory(absl::Span<const TokenId> output) {
+  // The first output of a series: the pool may still hold a request's phrases.
   if (!options_.keep && !history_in_pool_) {
     StartFromHistory();
     history_in_pool_ = true;

@@ -11,6 +11,7 @@ namespace foretoken {
 namespace {
 
 // exp(-cost) by cost.
+// A table: drafting looks up thousands of these in a round.
 const std::array<float, 256>& Weights() {
   static const std::array<float, 256> weights = [] {
     std::array<float, 256> made;
@@ -40,6 +41,8 @@ void RecycledCandidates::Resize(size_t sets) {
   const std::vector<Sight> sights = std::exchange(sights_, {});
   keys_.assign(sets * kWays, kNoKey);
   sights_.resize(sets * kWays);
+  // The top bits of the hash choose the set, so a doubled table splits each set
+  // in two.
   shift_ = 64 - std::countr_zero(sets);
   for (size_t way = 0; way < keys.size(); ++way) {
     if (keys[way] == kNoKey) continue;
@@ -70,6 +73,8 @@ RecycledCandidates::Sight& RecycledCandidates::Place(uint64_t key) {
   while (way < end && keys_[way] != key) ++way;
   if (way == end) {
     way = RoomFor(key);
+    // Grows only when it is well filled: an overflow of one set alone is bad
+    // luck.
     if (keys_[way] != kNoKey && size_ > keys_.size() / 4 &&
         keys_.size() < max_sets_ * kWays) {
       Resize(keys_.size() / kWays * 2);
@@ -91,6 +96,7 @@ void RecycledCandidates::Add(TokenId previous, TokenId last,
   size_t size = 0;
   float total = 0.0f;
   for (size_t i = 0; i < tokens.size() && size < kWidth; ++i) {
+    // Negative ids mark places without a candidate.
     if (tokens[i] < 0) continue;
     kept[size] = tokens[i];
     weights[size] = Weights()[costs[i]];
@@ -102,6 +108,7 @@ void RecycledCandidates::Add(TokenId previous, TokenId last,
   sight.size = static_cast<uint16_t>(size);
   // The context may occur in drafts and in the output: its own sight stays own.
   sight.own |= own;
+  // Shares add up to one in 16 bits.
   const float scale = 65535.0f / total;
   for (size_t i = 0; i < size; ++i) {
     sight.shares[i] = static_cast<uint16_t>(std::lround(weights[i] * scale));
@@ -113,12 +120,14 @@ void RecycledCandidates::AddOwn(const RecycledCandidates& other) {
   for (size_t i = 0; i < other.sights_.size(); ++i) {
     if (other.keys_[i] != kNoKey && other.sights_[i].own) own.push_back(i);
   }
+  // Oldest first, so that the newest sights are the last to be evicted.
   std::sort(own.begin(), own.end(), [&](size_t a, size_t b) {
     return other.order_ - other.sights_[a].order >
            other.order_ - other.sights_[b].order;
   });
   for (const size_t i : own) {
     Sight& sight = Place(other.keys_[i]);
+    // The order is that of this memory, not of the request.
     const uint32_t order = sight.order;
     sight = other.sights_[i];
     sight.order = order;

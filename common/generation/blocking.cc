@@ -21,6 +21,8 @@ class Inbox final : public GenerationListener {
   bool OnDelta(const GenerationDelta& delta) override {
     absl::MutexLock lock(&mu_);
     deltas_.push_back(delta);
+    // The delta that fills the inbox is still taken: false is the answer to
+    // this one and stops the next.
     paused_ = deltas_.size() >= kMaxWaiting;
     return !paused_;
   }
@@ -40,15 +42,21 @@ class Inbox final : public GenerationListener {
       return !deltas_.empty() || end_.has_value();
     };
     mu_.Await(absl::Condition(&there));
+    // Deltas before the end, although `end_` may be set already: the caller
+    // gets all output of a failed request too.
     if (deltas_.empty()) return std::nullopt;
     GenerationDelta delta = std::move(deltas_.front());
     deltas_.pop_front();
+    // Only once the inbox is empty, not at 63: fewer, longer pauses. `paused_`
+    // makes it one Resume for each OnDelta that was answered false, as a
+    // generator expects.
     if (deltas_.empty() && std::exchange(paused_, false)) call.Resume();
     return delta;
   }
   // After the last delta.
   absl::StatusOr<GenerationSummary> Result() {
     absl::MutexLock lock(&mu_);
+    // Set: Next has returned nullopt, and only the end makes it do so.
     if (!end_->ok()) return *end_;
     return std::move(summary_);
   }
@@ -71,6 +79,9 @@ absl::StatusOr<GenerationSummary> Generate(Generator& generator,
       generator.Start(std::move(request), inbox);
   absl::Status taken;
   while (const std::optional<GenerationDelta> delta = inbox->Next(*call)) {
+    // Cancelling takes a while, and the listener's deltas are read to the end
+    // meanwhile: a generator that is paused for a full inbox would never get to
+    // its OnEnd.
     if (!taken.ok()) continue;
     taken = on_delta(*delta);
     if (!taken.ok()) call->Cancel();

@@ -29,6 +29,7 @@ class Reader {
   absl::string_view rest() const { return bytes_.substr(position_); }
 
   absl::Status Bytes(uint64_t count, const char* what, absl::string_view& out) {
+    // Subtract: count comes from the file and may be near 2^64.
     if (count > bytes_.size() - position_) {
       return absl::InvalidArgumentError(absl::StrCat(
           what, " of ", count, " bytes at byte ", position_, ", but only ",
@@ -76,6 +77,7 @@ absl::Status ReadValue(Reader& reader, GgufType type, GgufValue& value) {
     return absl::InvalidArgumentError(
         absl::StrCat("value has ", GgufTypeName(type), ", want 0..12"));
   }
+  // Views into the file, which the caller keeps mapped; nothing is copied.
   FORETOKEN_RETURN_IF_ERROR(reader.Bytes(bytes, "value", value.bytes));
   if (type == GgufType::kBool && value.bytes[0] != 0 && value.bytes[0] != 1) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -229,6 +231,7 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
                           std::vector<Entry>& entries) {
   std::vector<const Entry*> by_offset;
   for (Entry& entry : entries) {
+    // Errors name the tensor, cut and escaped: names come from the file.
     const auto error = [&entry](const std::string& what) {
       return absl::InvalidArgumentError(absl::StrCat(
           "tensor ", PrintableGgufText(entry.tensor.name), " ", what));
@@ -245,6 +248,7 @@ absl::Status PlaceTensors(absl::Span<const uint8_t> data, uint64_t alignment,
                                 entry.offset, " of the data, which has only ",
                                 data.size(), ": truncated or corrupt"));
     }
+    // Safe to form now: offset and size were checked against the data.
     entry.tensor.data = data.subspan(entry.offset, entry.bytes);
     by_offset.push_back(&entry);
   }
@@ -295,6 +299,8 @@ absl::StatusOr<Gguf> Parse(absl::Span<const uint8_t> bytes,
   FORETOKEN_RETURN_IF_ERROR(CheckVersion(gguf.version));
   FORETOKEN_RETURN_IF_ERROR(reader.Number("tensor count", tensor_count));
   FORETOKEN_RETURN_IF_ERROR(reader.Number("metadata count", key_count));
+  // Before anything is read: each key or tensor costs memory even if it is a
+  // few bytes in the file.
   if (tensor_count > kMaxGgufTensors || key_count > kMaxGgufKeys) {
     return absl::InvalidArgumentError(absl::StrCat(
         tensor_count, " tensors and ", key_count, " keys, want at most ",

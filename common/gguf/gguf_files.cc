@@ -52,6 +52,8 @@ absl::StatusOr<Split> AddFile(const std::string& path, GgufFiles& files) {
   }
   FORETOKEN_ASSIGN_OR_RETURN(const Split split, ReadSplit(gguf.metadata));
   // The first split has the model's metadata; the others only their split keys.
+  // A view into the mapping, which moves along with `maps`: the mapped address
+  // stays.
   if (files.maps.empty()) files.metadata = std::move(gguf.metadata);
   files.maps.push_back(std::move(map));
   return split;
@@ -75,6 +77,7 @@ absl::StatusOr<GgufFiles> GgufFiles::Open(const std::string& path) {
   for (int64_t i = 1; i < first.count; ++i) {
     const std::string file = stem + SplitSuffix(i, first.count);
     FORETOKEN_ASSIGN_OR_RETURN(const Split split, AddFile(file, files));
+    // A split of another model could otherwise be loaded among these.
     if (split.number != i || split.count != first.count) {
       return absl::InvalidArgumentError(absl::StrCat(
           file, ": split.no is ", split.number, " and split.count ",
@@ -97,6 +100,7 @@ absl::StatusOr<GgufFiles> GgufFiles::Open(const std::string& path) {
 bool IsGgufFile(const std::string& path) {
   struct stat info;
   if (stat(path.c_str(), &info) != 0 || !S_ISREG(info.st_mode)) return false;
+  // Four bytes decide; the rest of the file may be terabytes.
   std::ifstream stream(path, std::ios::binary);
   uint8_t magic[4] = {};
   stream.read(reinterpret_cast<char*>(magic), sizeof(magic));

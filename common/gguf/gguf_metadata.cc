@@ -46,6 +46,8 @@ std::optional<int64_t> GgufValue::Integer() const {
   // A bool does not count as an integer.
   switch (type) {
     case GgufType::kUint8:
+      // Signed and unsigned widths differ between writers of the same key, so
+      // all are taken.
       return Read<uint8_t>(bytes);
     case GgufType::kInt8:
       return Read<int8_t>(bytes);
@@ -161,6 +163,7 @@ absl::StatusOr<std::optional<std::vector<T>>> GgufMetadata::List(
     return Invalid(key,
                    absl::StrCat("a list of at most ", max_count, " ", want));
   };
+  // The count is checked before the elements, whose walk it bounds.
   if (!value->is_array() || value->count > max_count) return refused();
   std::optional<std::vector<T>> list(std::in_place);
   // `count` is at most max_count here, so the file cannot choose the
@@ -173,6 +176,8 @@ absl::StatusOr<std::optional<std::vector<T>>> GgufMetadata::List(
     // Only strings have a length in front (gguf_metadata.h).
     size_t bytes = GgufTypeBytes(element.type);
     if (element.type == GgufType::kString) {
+      // The parser has walked every string of the list, so length and bytes are
+      // there.
       bytes = Read<uint64_t>(rest);
       rest.remove_prefix(sizeof(uint64_t));
     }

@@ -24,6 +24,7 @@ void AppendString(absl::string_view value, std::string& out) {
 void GgufWriter::Key(absl::string_view key, GgufType type) {
   AppendString(key, metadata_);
   Append(static_cast<uint32_t>(type), metadata_);
+  // Where the value will begin, so that Integer can read it back.
   const Place place = {metadata_.size(), type};
   FORETOKEN_CHECK(keys_.emplace(std::string(key), place).second);
 }
@@ -99,6 +100,8 @@ void GgufWriter::Copy(absl::string_view key, const GgufValue& value) {
       Append(uint64_t{value.bytes.size()}, metadata_);
     }
   }
+  // Arrays are copied as they lie in the file: their elements have the same
+  // form there.
   metadata_.append(value.bytes.data(), value.bytes.size());
 }
 
@@ -131,6 +134,7 @@ std::string GgufWriter::Header() const {
   Append(uint64_t{keys_.size()}, out);
   out += metadata_;
   out += table_;
+  // Data begins at the alignment.
   out += Padding(out.size());
   return out;
 }

@@ -67,9 +67,11 @@ Automaton::Automaton(std::shared_ptr<const Grammar> grammar, int64_t max_growth)
       positions.push_back(classes_in(form.ranges[i][0], form.ranges[i][1]));
     }
   }
+  // Half of the growth for expressions, half for the automaton's own nodes.
   regexes_.AllowMore(max_growth / 2);
   max_bytes_ = max_growth / 2;
   // The first of each kind is the dead one.
+  // Index 0 means "no way on" everywhere, so a step needs no other mark for it.
   columns_.emplace_back();
   DfaOf({});
   StateOf({}, false);
@@ -83,6 +85,7 @@ Automaton::Automaton(std::shared_ptr<const Grammar> grammar, int64_t max_growth)
 }
 
 void Automaton::Charge(int64_t bytes) {
+  // The first bound that is exceeded stays the reason.
   bytes_ += bytes;
   if (bytes_ > max_bytes_ && status_.ok()) {
     status_ = absl::ResourceExhaustedError(
@@ -95,6 +98,7 @@ int32_t Automaton::PlaceOf(PlaceKey key) {
       std::move(key), static_cast<int32_t>(places_.size()));
   if (fresh) {
     places_.emplace_back();
+    // A copy: the map's own keys may move.
     place_keys_.push_back(found->first);
     Charge(kPlaceBytes);
   }
@@ -120,6 +124,7 @@ int32_t Automaton::StartOf(int32_t nonterminal) {
 
 const Automaton::Place& Automaton::Made(int32_t place) {
   if (!places_[place].made) {
+    // By value: making a place may make others, and move the vectors.
     const PlaceKey key = place_keys_[place];
     Place made;
     made.made = true;
@@ -134,6 +139,8 @@ const Automaton::Place& Automaton::Made(int32_t place) {
         MakeObject(key, made);
         break;
     }
+    // A place where the rule can only end; calls from it can return to the
+    // caller's caller (ColumnOf).
     made.last = made.final && made.edges.empty();
     Charge(static_cast<int64_t>(made.edges.size() * sizeof(Edge)));
     places_[place] = std::move(made);
@@ -227,6 +234,7 @@ void Automaton::MakeObject(const PlaceKey& key, Place& place) {
   for (int32_t i = 0; i < count; ++i) {
     if (object.members[i].required) required[i] = true;
     needs = needs || !object.members[i].needs.empty();
+    // Whatever member came first, the ones it needs are owed from then on.
     if (!Seen(key.seen, i)) continue;
     for (const int32_t need : object.members[i].needs) required[need] = true;
   }
@@ -241,6 +249,8 @@ void Automaton::MakeObject(const PlaceKey& key, Place& place) {
     first_missing = std::min(first_missing, i);
   }
   const auto have_room = [&](bool fills_missing) {
+    // Counts the members that are still owed: optional ones must leave them
+    // room.
     return object.max == kNoLimit ||
            key.a + 1 + missing - (fills_missing ? 1 : 0) <= object.max;
   };
@@ -264,6 +274,8 @@ void Automaton::MakeObject(const PlaceKey& key, Place& place) {
     }
     if (have_room(required[i])) open.push_back(i);
   }
+  // In the rule's order other members come last, so nothing may be missing
+  // before them.
   const bool others = !object.others.empty() && have_room(false) &&
                       (object.any_order || missing == 0);
   if (key.phase != PlaceKey::kItem) {
@@ -299,6 +311,8 @@ void Automaton::MakeObject(const PlaceKey& key, Place& place) {
 }
 
 int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
+  // Sorted, since equal kernels must be the same column: texts that lead to the
+  // same ways on share all that follows.
   std::sort(kernel.begin(), kernel.end());
   kernel.erase(std::unique(kernel.begin(), kernel.end()), kernel.end());
   const auto [found, fresh] = column_index_.try_emplace(
@@ -312,10 +326,14 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
   const auto add = [&](const Item& item) {
     if (seen.insert(item).second) open.push_back(item);
   };
+  // Earley's algorithm (1970): one column, with all items that follow from its
+  // kernel.
   int64_t visits = 0;  // of items that waited for one that ended here
   while (!open.empty()) {
     const Item item = open.back();
     open.pop_back();
+    // In an ambiguous grammar both grow with the text: an error here, where the
+    // engine would stand still otherwise.
     if (seen.size() > kMaxItems || visits > kMaxVisits) {
       status_ = absl::ResourceExhaustedError(
           "the grammar has too many ways to read the text");
@@ -352,6 +370,8 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
       }
       const int32_t called = ~edge.symbol;
       if (grammar_->nonterminals[called].nullable) add(next);
+      // Leo (1991): right recursion would otherwise leave an item for each
+      // level, and every end would pass through all of them.
       if (Made(edge.to).last) {
         // Its end is our end: it returns to our caller.
         add({StartOf(called), item.caller});
@@ -363,6 +383,7 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
   }
   for (auto* waiting : {&column.terminals, &column.nonterminals}) {
     for (auto& [symbol, item] : *waiting) {
+      // Items that were made in this column can name its number only now.
       if (item.caller.column == kHere) item.caller.column = number;
     }
     std::sort(waiting->begin(), waiting->end());
@@ -376,6 +397,7 @@ int32_t Automaton::ColumnOf(std::vector<Item> kernel) {
     }
   }
   column.dfa = DfaOf(std::move(parts));
+  // Counted as work, so that a mask that needs many columns ends in time.
   work_ += 2 * static_cast<int64_t>(seen.size()) + visits;
   Charge(kColumnBytes + static_cast<int64_t>(sizeof(Item) * 2 * kernel.size()) +
          static_cast<int64_t>(
@@ -407,6 +429,8 @@ int32_t Automaton::DfaOf(std::vector<std::pair<int32_t, Expr>> parts) {
 
 int32_t Automaton::DfaStep(int32_t dfa, uint8_t byte_class) {
   const size_t slot = static_cast<size_t>(dfa) * class_count_ + byte_class;
+  // Brzozowski derivatives (1964): the state after a byte is the expression
+  // that the rest has to match.
   if (dfa_next_[slot] >= 0) return dfa_next_[slot];
   work_ += 4 + 4 * static_cast<int64_t>(dfas_[dfa].parts.size());
   const uint8_t byte = classes_.representative[byte_class];
@@ -414,6 +438,8 @@ int32_t Automaton::DfaStep(int32_t dfa, uint8_t byte_class) {
   for (const auto& [terminal, expr] : dfas_[dfa].parts) {
     const Expr left = regexes_.Derivative(expr, byte);
     if (left == Regexes::kNothing) continue;
+    // A derivative that matches no text would let the model write itself into a
+    // dead end.
     const auto nothing = regexes_.MatchesNothing(left);
     if (!nothing.ok()) status_ = nothing.status();
     if (!nothing.ok() || *nothing) continue;
@@ -427,6 +453,7 @@ int32_t Automaton::DfaStep(int32_t dfa, uint8_t byte_class) {
 Automaton::State Automaton::StateOf(std::vector<Thread> threads,
                                     bool accepting) {
   std::sort(threads.begin(), threads.end());
+  // Equal sets of threads are one state, whatever order they arose in.
   threads.erase(std::unique(threads.begin(), threads.end()), threads.end());
   const auto [found, fresh] = state_index_.try_emplace(
       {std::move(threads), accepting}, static_cast<State>(states_.size()));
@@ -451,6 +478,7 @@ Automaton::State Automaton::NewStep(State state, uint8_t byte_class) {
   // Nothing is computed any more once a bound is reached: see status().
   if (!status().ok()) return kDead;
   const auto view = threads(states_[state]);
+  // A copy: new states move the vector that the view points into.
   const std::vector<Thread> from(view.begin(), view.end());
   std::vector<Thread> to;
   std::vector<Item> kernel;
@@ -463,6 +491,7 @@ Automaton::State Automaton::NewStep(State state, uint8_t byte_class) {
       auto it = std::lower_bound(
           waiting.begin(), waiting.end(), terminal,
           [](const auto& entry, int32_t key) { return entry.first < key; });
+      // Several items may wait for the same terminal.
       for (; it != waiting.end() && it->first == terminal; ++it) {
         kernel.push_back(it->second);
       }
@@ -484,6 +513,7 @@ Automaton::State Automaton::NewStep(State state, uint8_t byte_class) {
 std::string Automaton::Forced(State& state, size_t max) {
   // Classes of a single byte can be forced, others never.
   std::string forced;
+  // A text that may end here is not forced to go on.
   while (forced.size() < max && !Accepts(state)) {
     int32_t only = -1;
     bool choice = false;
@@ -493,6 +523,7 @@ std::string Automaton::Forced(State& state, size_t max) {
       only = i;
     }
     if (choice || only < 0) break;
+    // A class of several bytes still leaves a choice.
     if (std::count(classes_.class_of.begin(), classes_.class_of.end(), only) !=
         1) {
       break;
@@ -508,6 +539,7 @@ bool Automaton::StaysOn(State state, CharacterGroups groups,
   if ((groups & loops_[state].leaves) != 0) return false;
   for (CharacterGroups open = groups & ~loops_[state].stays; open != 0;
        open &= open - 1) {
+    // Without an answer the trie is walked, which has bounds of its own.
     if (work_ > last_work) return false;
     const CharacterGroups group = open & (~open + 1);
     // By value: new states move loops_.

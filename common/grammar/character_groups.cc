@@ -72,11 +72,14 @@ std::vector<CharacterGroups> GroupsToTheEnd(absl::string_view bytes) {
   const AsciiGroups& ascii = Ascii();
   std::vector<CharacterGroups> groups(bytes.size() + 1, 0);
   for (size_t at = bytes.size(); at-- > 0;) {
+    // From the end: the groups of a suffix are those of its first character
+    // and of the rest.
     const auto byte = static_cast<uint8_t>(bytes[at]);
     if (byte < 0x80) {
       groups[at] = groups[at + 1] | uint64_t{1} << ascii.of[byte];
       continue;
     }
+    // Bytes that begin no character, or end inside one, belong to no group.
     groups[at] = kNoCharacters;
     const int form = FormOf(byte);
     if (form < 0) continue;

@@ -59,6 +59,7 @@ Expr Continuation(absl::Span<const Range> ranges, uint32_t base, int count,
                   Regexes& regexes) {
   if (count == 0) return Regexes::kEmpty;
   const uint32_t size = uint32_t{1} << (6 * count);
+  // A whole block needs no look at its digits.
   if (ranges.size() == 1 && ranges[0].first == base &&
       ranges[0].last == base + size - 1) {
     const Expr byte = regexes.Bytes(ByteSet::Range(0x80, 0xBF));
@@ -124,6 +125,7 @@ Expr JsonEscapes(absl::Span<const Range> ranges, Regexes& regexes) {
         continue;
       }
       ByteSet& digits = low_digits[c >> 4];
+      // Both cases of the hexadecimal digits are valid JSON.
       digits.Add(static_cast<uint8_t>("0123456789abcdef"[c & 15]));
       digits.Add(static_cast<uint8_t>("0123456789ABCDEF"[c & 15]));
     }
@@ -146,6 +148,7 @@ std::vector<Range> CodePointSet::Ranges() const {
   std::vector<Range> sorted;
   sorted.reserve(ranges_.size());
   for (const Range& range : ranges_) {
+    // Surrogates are no characters and have no UTF-8.
     if (range.first < 0xD800) {
       sorted.push_back({range.first, std::min(range.last, uint32_t{0xD7FF})});
     }
@@ -157,6 +160,7 @@ std::vector<Range> CodePointSet::Ranges() const {
             [](const Range& a, const Range& b) { return a.first < b.first; });
   std::vector<Range> merged;
   for (const Range& range : sorted) {
+    // Adjacent ranges become one, so that Negated leaves no empty gaps.
     if (!merged.empty() && range.first <= merged.back().last + 1) {
       merged.back().last = std::max(merged.back().last, range.last);
     } else {
@@ -182,6 +186,8 @@ Expr CodePointClass(const CodePointSet& set, TextForm form, Regexes& regexes) {
   if (form == TextForm::kUtf8) return Utf8Class(ranges, regexes);
   std::vector<Range> plain;
   std::vector<Range> escaped;
+  // JSON escapes controls, the quote and the backslash; all else may stand for
+  // itself.
   static constexpr Range kPlain[] = {
       {0x20, 0x21}, {0x23, 0x5B}, {0x5D, kMaxCodePoint}};
   static constexpr Range kEscaped[] = {{0, 0x1F}, {'"', '"'}, {'\\', '\\'}};

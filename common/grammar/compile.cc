@@ -38,6 +38,8 @@ absl::StatusOr<Symbol> Add(const Constraint& constraint,
   const Thinking& thinking = constraint.thinking;
   const bool thinks = !thinking.empty();
   if (thinks) FORETOKEN_RETURN_IF_ERROR(CheckThinking(thinking));
+  // Patterns and choices describe the whole answer, so space after the thinking
+  // would count as theirs.
   const ThinkingSpace space = KeepsSpaceAfterThinking(constraint)
                                   ? ThinkingSpace::kNone
                                   : ThinkingSpace::kAllowed;
@@ -114,6 +116,7 @@ std::string ThinkingKey(const Thinking& thinking) {
 
 absl::StatusOr<std::shared_ptr<const Grammar>> Compile(
     const Constraint& constraint, const CompileLimits& limits) {
+  // Before any work: the size alone can refuse it.
   if (constraint.bytes() > static_cast<size_t>(limits.source_bytes)) {
     return absl::ResourceExhaustedError(
         absl::StrCat("the constraint has ", constraint.bytes(),

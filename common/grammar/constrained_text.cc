@@ -34,6 +34,7 @@ void LiveGrammar::set_max_growth(int64_t bytes) {
 void LiveGrammar::Renew() {
   masks_.reset();  // refers to the automaton
   automaton_ = std::make_unique<Automaton>(grammar_, max_memory_);
+  // The masks have half of the growth; the rest is the automaton's.
   masks_ = std::make_unique<TokenMasks>(
       *automaton_, vocabulary_,
       TokenMasks::Options{.max_bytes = max_growth_ / 2});
@@ -42,6 +43,7 @@ void LiveGrammar::Renew() {
 }
 
 void LiveGrammar::RenewIfLarge() {
+  // After an error too: a new automaton has all of its memory again.
   if (bytes() > new_bytes_ + max_growth_ || !automaton_->status().ok()) {
     Renew();
   }
@@ -54,6 +56,8 @@ ConstrainedText::ConstrainedText(std::shared_ptr<LiveGrammar> grammar,
       state_(grammar_->automaton().start()),
       generation_(grammar_->generation()) {
   const TokenVocabulary& vocabulary = grammar_->vocabulary();
+  // A token with text of its own cannot mark the end: the text would have to
+  // end in it.
   end_tokens_.erase(std::remove_if(end_tokens_.begin(), end_tokens_.end(),
                                    [&](TokenId token) {
                                      return !vocabulary.bytes(token).empty();
@@ -67,6 +71,8 @@ bool ConstrainedText::IsEnd(TokenId token) const {
 }
 
 Automaton::State ConstrainedText::Current() {
+  // Growth is looked at between tokens only, when no state number is held but
+  // state_, which Replay finds again.
   grammar_->RenewIfLarge();
   if (generation_ != grammar_->generation()) Replay();
   return state_;
@@ -77,6 +83,7 @@ void ConstrainedText::Replay() {
   const int64_t last_work = automaton.work() + kMaxReplayWork;
   state_ = automaton.start();
   absl::string_view left = bytes_;
+  // In parts, so that the bound on the work is noticed.
   while (!left.empty() && automaton.work() <= last_work) {
     const absl::string_view part = left.substr(0, kReplayBytes);
     state_ = automaton.Step(state_, part);
@@ -145,10 +152,13 @@ absl::StatusOr<std::shared_ptr<const TokenBits>> ConstrainedText::MaskOf(
   // End tokens end the text, also where the grammar asks for one by its name.
   const bool may_end = grammar_->automaton().Accepts(state);
   const auto is_wrong = [&](TokenId token) {
+    // A mask of the grammar may allow an end token as text, or forbid it where
+    // the text may end.
     return token >= 0 && token < grammar_->vocabulary().size() &&
            HasToken(*mask, token) != may_end;
   };
   if (std::any_of(end_tokens_.begin(), end_tokens_.end(), is_wrong)) {
+    // A copy: the mask is shared by all texts in this state.
     auto mended = std::make_shared<TokenBits>(*mask);
     for (const TokenId token : end_tokens_) {
       if (is_wrong(token)) {
@@ -192,6 +202,7 @@ ConstrainedText::MaskRows(absl::Span<const TokenId> tokens,
   const int64_t last_work = automaton.work() + max_work;
   for (size_t row = 1; row < tokens.size(); ++row) {
     const Automaton::State parent = states[parents[row]];
+    // Below an end token nothing can follow.
     if (parent == Automaton::kDead || IsEnd(tokens[row])) continue;
     if (automaton.work() >= last_work || !automaton.status().ok()) break;
     states[row] = After(parent, tokens[row]);
@@ -214,6 +225,7 @@ ConstrainedText::MaskRows(absl::Span<const TokenId> tokens,
 std::vector<bool> ConstrainedText::Allowed(absl::Span<const TokenId> tokens,
                                            absl::Span<const int32_t> parents) {
   std::vector<bool> allowed(tokens.size(), true);
+  // Errors are reported by the masks; here a draft is only not thinned out.
   if (ended_ || !status_.ok()) return allowed;
   const Automaton::State root = Current();
   if (!status_.ok()) return allowed;
@@ -234,6 +246,7 @@ std::vector<bool> ConstrainedText::Allowed(absl::Span<const TokenId> tokens,
     }
   }
   if (!grammar_->automaton().status().ok()) {
+    // Without memory nothing is known: keep the drafts, the verifier decides.
     allowed.assign(tokens.size(), true);
   }
   return allowed;
@@ -244,6 +257,8 @@ std::string ConstrainedText::Forced(size_t max) {
   Automaton::State state = Current();
   if (!status_.ok()) return {};
   std::string forced = grammar_->automaton().Forced(state, max);
+  // Control bytes stand for special tokens and are no text that could be
+  // drafted.
   forced.resize(
       std::min(forced.find(TokenVocabulary::kControlByte), forced.size()));
   return forced;

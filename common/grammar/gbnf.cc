@@ -41,6 +41,8 @@ class Builder {
   Symbol Build(int32_t root) {
     FindRegularRules();
     const Symbol symbol = SymbolOfRule(root);
+    // A list, not recursion: rules may refer to each other in chains as long as
+    // the grammar.
     while (!open_.empty()) {
       const int32_t rule = open_.back();
       open_.pop_back();
@@ -71,6 +73,7 @@ class Builder {
         size += size_[child];
       }
       regular_[i] = regular;
+      // Saturates: sizes double with each rule that uses another twice.
       size_[i] = std::min<int64_t>(size, int64_t{1} << 40);
     }
   }
@@ -94,12 +97,16 @@ class Builder {
       const int32_t rule = ready.back();
       ready.pop_back();
       Classify(text_.rules[rule]);
+      // Users of a rule that is too large stay pending, and so become
+      // nonterminals.
       if (size_[text_.rules[rule].body] > kMaxInlined) continue;
       inlined_[rule] = true;
       for (const int32_t user : used_by[rule]) {
         if (--pending[user] == 0) ready.push_back(user);
       }
     }
+    // What is left is recursive, or uses such rules; parts of it may be regular
+    // all the same.
     for (size_t i = 0; i < count; ++i) {
       if (!inlined_[i]) Classify(text_.rules[i]);
     }

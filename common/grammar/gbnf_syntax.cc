@@ -41,11 +41,13 @@ class Parser : private TextCursor {
           absl::StrFormat("grammar: %d bytes, want at most %d", text_.size(),
                           GbnfText::kMaxBytes));
     }
+    // Checked once, so that TakeCodePoint need not.
     const size_t valid = ValidUtf8Prefix(text_);
     if (valid < text_.size()) return Error("text that is not UTF-8", valid);
     for (SkipSpace(true); !AtEnd(); SkipSpace(true)) {
       FORETOKEN_RETURN_IF_ERROR(ParseRule());
     }
+    // After all rules: they may be used before they are defined.
     for (size_t i = 0; i < result_.rules.size(); ++i) {
       if (defined_[i]) continue;
       return Error(
@@ -58,6 +60,7 @@ class Parser : private TextCursor {
  private:
   absl::Status Error(absl::string_view what, size_t at) const {
     const absl::string_view before = text_.substr(0, at);
+    // Counted only for an error; the parser itself needs no lines.
     return absl::InvalidArgumentError(absl::StrCat(
         "grammar: line ", 1 + std::count(before.begin(), before.end(), '\n'),
         ": ", what));
@@ -98,6 +101,8 @@ class Parser : private TextCursor {
   }
 
   size_t RuleOf(absl::string_view name, size_t at) {
+    // A use makes the rule as well as its definition does, as either may come
+    // first.
     const auto [found, fresh] =
         rule_of_.try_emplace(std::string(name), result_.rules.size());
     if (fresh) {
@@ -110,6 +115,8 @@ class Parser : private TextCursor {
 
   // Whether a rule's definition begins here.
   bool AtDefinition() {
+    // Looks ahead and goes back: only "::=" tells a definition from the use of
+    // a rule.
     const size_t begin = at_;
     while (!AtEnd() && IsNameCharacter(text_[at_])) ++at_;
     SkipSpace(false);
@@ -129,8 +136,11 @@ class Parser : private TextCursor {
     SkipSpace(false);
     if (!Skip("::=")) return Error("want '::=' after a rule's name", at_);
     SkipSpace(true);
+    // The nodes of a rule are contiguous, children before parents: gbnf.cc
+    // walks them in this order.
     const auto first_node = static_cast<int32_t>(result_.nodes.size());
     FORETOKEN_ASSIGN_OR_RETURN(const int32_t body, ParseAlternatives(0));
+    // Rules end with their line; a definition may follow on the same one.
     if (!AtEnd() && !Next('\n') && !Next('\r') && !AtDefinition()) {
       return Unexpected();
     }
@@ -152,6 +162,7 @@ class Parser : private TextCursor {
 
   // `depth` groups are open; within one, lines do not matter.
   absl::StatusOr<int32_t> ParseAlternatives(int depth) {
+    // The parser is recursive, and so are those who walk the tree.
     if (depth > GbnfText::kMaxDepth) {
       return Error(absl::StrCat("groups more than ", GbnfText::kMaxDepth,
                                 " levels deep"),
@@ -163,6 +174,7 @@ class Parser : private TextCursor {
       FORETOKEN_ASSIGN_OR_RETURN(const int32_t branch, ParseConcat(depth));
       node.children.push_back(branch);
     } while (SkipBar());
+    // No node for a single child: the tree stays as shallow as the text.
     if (node.children.size() == 1) return node.children[0];
     return Add(std::move(node));
   }
@@ -181,6 +193,7 @@ class Parser : private TextCursor {
     while (!AtEnd() && !Next('|') && !Next(')') && !Next('\n') && !Next('\r') &&
            !(depth == 0 && AtDefinition())) {
       FORETOKEN_ASSIGN_OR_RETURN(int32_t item, ParseItem(depth));
+      // Only within a group may the quantifier stand on the next line.
       SkipSpace(depth > 0);
       for (int quantifiers = 0;; ++quantifiers) {
         const size_t begin = at_;
@@ -301,6 +314,7 @@ class Parser : private TextCursor {
       set.Add(first, last);
       empty = false;
     }
+    // [^] is any character, as in regular expressions of JavaScript.
     if (empty && !negated) return Error("a class without characters", begin);
     return AddClass(negated ? set.Negated() : std::move(set));
   }
@@ -310,6 +324,7 @@ class Parser : private TextCursor {
     if (!Skip("\\")) return TakeCodePoint();
     if (AtEnd()) return Error("'\\' at the end", begin);
     const char letter = text_[at_];
+    // More than llama.cpp allows: any punctuation stands for itself.
     if (absl::ascii_ispunct(static_cast<unsigned char>(letter))) {
       ++at_;
       return static_cast<uint8_t>(letter);

@@ -33,6 +33,7 @@ std::vector<bool> LeastFixpoint(int count, const Parts& parts_of,
     queued[i] = false;
     if (result[i] || !holds(i, result)) continue;
     result[i] = true;
+    // Only users of `i` can change by this; the others need no second look.
     for (const int32_t user : used_by[i]) {
       if (result[user] || queued[user]) continue;
       queued[user] = true;
@@ -88,6 +89,7 @@ void CloseNeeds(ObjectRule& object) {
     while (!open.empty()) {
       const int32_t next = open.back();
       open.pop_back();
+      // A member does not need itself.
       if (next == i || needed[next]) continue;
       needed[next] = true;
       const auto& more = object.members[next].needs;
@@ -143,6 +145,7 @@ bool ObjectMatches(const ObjectRule& object, const Can& can) {
     return false;
   }
   if (!more && possible < object.min) return false;
+  // A separator is needed as soon as there are two members.
   return std::max<int64_t>(required, object.min) <= 1 || can(object.separator);
 }
 
@@ -167,6 +170,7 @@ bool GrammarBuilder::Count(int64_t rules) {
 }
 
 Symbol GrammarBuilder::Terminal(Expr expr) {
+  // Equal expressions are one terminal, so the automaton follows them once.
   const auto [found, fresh] = terminal_of_.try_emplace(
       expr, static_cast<Symbol>(grammar_.terminals.size()));
   if (fresh) {
@@ -192,6 +196,7 @@ Symbol GrammarBuilder::Declare() {
 
 void GrammarBuilder::AddAlternative(Symbol nonterminal,
                                     absl::Span<const Symbol> body) {
+  // Long bodies count as several rules: they cost as many places.
   if (!Count(1 + static_cast<int64_t>(body.size()) / 8)) return;
   grammar_.nonterminals[~nonterminal].alternatives.emplace_back(body.begin(),
                                                                 body.end());
@@ -263,6 +268,7 @@ absl::StatusOr<Grammar> GrammarBuilder::Build(Symbol root) && {
   FORETOKEN_RETURN_IF_ERROR(status());
   Grammar& grammar = grammar_;
   if (root >= 0) {
+    // The automaton starts in a nonterminal.
     const Symbol whole = NewNonterminal();
     grammar.nonterminals[~whole].alternatives.push_back({root});
     root = whole;
@@ -293,6 +299,8 @@ absl::StatusOr<Grammar> GrammarBuilder::Build(Symbol root) && {
     return false;
   };
 
+  // A terminal whose expression matches nothing is as dead as a rule without an
+  // end.
   std::vector<bool> live_terminal(grammar.terminals.size());
   for (size_t i = 0; i < grammar.terminals.size(); ++i) {
     FORETOKEN_ASSIGN_OR_RETURN(
@@ -301,6 +309,7 @@ absl::StatusOr<Grammar> GrammarBuilder::Build(Symbol root) && {
     live_terminal[i] = !nothing;
   }
   FORETOKEN_RETURN_IF_ERROR(status());
+  // Least fixpoint: a recursion without an end matches no text and stays false.
   const std::vector<bool> live = LeastFixpoint(
       count, parts, [&](int32_t index, const std::vector<bool>& known) {
         return matches(index, [&](Symbol symbol) {
@@ -328,14 +337,17 @@ absl::StatusOr<Grammar> GrammarBuilder::Build(Symbol root) && {
     if (list.has_rest && !is_live(list.rest)) list.has_rest = false;
     const auto dead =
         std::find_if_not(list.first.begin(), list.first.end(), is_live);
+    // Items after a dead one can never be reached.
     if (dead != list.first.end()) {
       list.first.erase(dead, list.first.end());
       list.has_rest = false;
     }
+    // 2^40 stands for "no limit" while minima are taken.
     int64_t most = list.max == kNoLimit ? int64_t{1} << 40 : list.max;
     if (!list.has_rest) {
       most = std::min<int64_t>(most, list.first.size());
     }
+    // Without a separator there is one item at most.
     if (!is_live(list.separator)) most = std::min<int64_t>(most, 1);
     list.max = most >= int64_t{1} << 31 ? kNoLimit : static_cast<int32_t>(most);
   }

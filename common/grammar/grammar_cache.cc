@@ -77,6 +77,8 @@ absl::StatusOr<std::shared_ptr<const Grammar>> GrammarCache::Get(
   {
     absl::MutexLock lock(&mu_);
     if (auto grammar = FindLocked(key); grammar != nullptr) return grammar;
+    // One compilation for equal constraints that come together; the others wait
+    // for its result.
     std::shared_ptr<Compilation>& running = running_[key];
     if (running != nullptr) {
       compilation = running;  // the map's own goes with its end
@@ -86,8 +88,11 @@ absl::StatusOr<std::shared_ptr<const Grammar>> GrammarCache::Get(
     running = compilation = std::make_shared<Compilation>();
     ++misses_;
   }
+  // Without the lock: it may take seconds.
   auto result = Compile(constraint, limits_);
   absl::MutexLock lock(&mu_);
+  // In one piece with Keep, so that a caller that comes next finds the grammar
+  // or a running compilation.
   running_.erase(key);
   compilation->result = result;
   compilation->done = true;
@@ -100,6 +105,7 @@ void GrammarCache::Keep(const std::string& caller, std::string key,
   const int64_t bytes =
       kEntryBytes + static_cast<int64_t>(key.size()) + GrammarBytes(*grammar);
   const int64_t most = options_.cache_bytes / 2;
+  // Half at most for one caller, so one entry larger than that is never kept.
   if (bytes > most) return;
   if (const auto own = holders_.find(caller); own != holders_.end()) {
     // The holder goes with its last entry.
@@ -109,6 +115,8 @@ void GrammarCache::Keep(const std::string& caller, std::string key,
       if (last) break;
     }
   }
+  // From the holder with the most bytes: a caller that fills the cache
+  // displaces its own grammars first.
   while (bytes_ + bytes > options_.cache_bytes) DropOldest(Largest());
   Holder& holder = holders_[caller];
   holder.name = caller;
@@ -127,6 +135,7 @@ void GrammarCache::DropOldest(Holder& holder) {
   index_.erase(oldest.key);
   holder.entries.pop_back();
   if (holder.entries.empty()) {
+    // Moved out first: erasing the holder destroys the name.
     const std::string name = std::move(holder.name);
     holders_.erase(name);
   }

@@ -228,6 +228,8 @@ absl::StatusOr<Expr> JsonFormat(absl::string_view format, Regexes& regexes) {
   if (format == "hostname") {
     FORETOKEN_ASSIGN_OR_RETURN(const Expr name,
                                ParseRegex(HostName(), options, regexes));
+    // The length is a bound on the whole name; the labels have theirs in the
+    // pattern.
     return regexes.And(
         name, regexes.Repeat(regexes.Bytes(ByteSet::All()), 1, kMaxHostName));
   }

@@ -39,6 +39,7 @@ class Builder : public nlohmann::json_sax<Json> {
     return Add(JsonValue::kNumber, absl::StrCat(value));
   }
   bool number_float(number_float_t, const string_t& text) override {
+    // The text, not the number: a double would lose digits that a schema means.
     return Add(JsonValue::kNumber, text);
   }
   bool string(string_t& value) override {
@@ -88,6 +89,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   JsonValue* New(JsonValue::Kind kind) {
+    // Values cost far more memory than their bytes in the text.
     if (++values_ > max_values_) {
       Refuse(absl::StrCat("JSON of more than ", max_values_, " values"));
       return nullptr;
@@ -105,6 +107,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
 
   bool Open(JsonValue::Kind kind) {
+    // Bounds the recursion of all who walk the value, destructor included.
     if (static_cast<int>(open_.size()) >= max_depth_) {
       return Refuse(
           absl::StrCat("JSON nested deeper than ", max_depth_, " levels"));
@@ -248,6 +251,7 @@ Decimal Decimal::Parse(absl::string_view text) {
     }
     number.point += value;
   }
+  // Canonical: equal numbers have equal digits, whatever zeros were written.
   while (!number.digits.empty() && number.digits.back() == '0') {
     number.digits.pop_back();
   }
@@ -278,8 +282,11 @@ int Compare(const Decimal& a, const Decimal& b) {
   const auto sign = [](const Decimal& n) {
     return n.digits.empty() ? 0 : n.negative ? -1 : 1;
   };
+  // Zero has no digits, so -0 equals 0.
   if (sign(a) != sign(b)) return sign(a) - sign(b);
   if (sign(a) == 0) return 0;
+  // Digits begin with no zero and have an implicit point before them, so their
+  // order as text is the order of the numbers.
   const int magnitude = a.point != b.point ? (a.point < b.point ? -1 : 1)
                                            : a.digits.compare(b.digits);
   return a.negative ? -magnitude : magnitude;

@@ -93,6 +93,7 @@ class Parser : private TextCursor {
   }
 
   int32_t Add(Pattern::Node node) {
+    // A node knows whether an anchor is below it, so that nobody has to look.
     for (const int32_t child : node.children) {
       node.anchored |= pattern_.nodes[child].anchored;
       node.lookahead |= pattern_.nodes[child].lookahead;
@@ -101,6 +102,7 @@ class Parser : private TextCursor {
     return static_cast<int32_t>(pattern_.nodes.size()) - 1;
   }
   absl::StatusOr<int32_t> AddClass(CodePointSet set, size_t at) {
+    // Equal sets are one, however they were written.
     std::vector<uint32_t> bounds;
     for (const CodePointSet::Range& range : set.Ranges()) {
       bounds.push_back(range.first);
@@ -110,6 +112,7 @@ class Parser : private TextCursor {
     const auto [found, fresh] = set_index_.try_emplace(
         std::move(bounds), static_cast<int32_t>(pattern_.sets.size()));
     if (fresh) {
+      // Only new sets are work: the others were paid for.
       work_ += size;
       if (work_ > kMaxWork) return Error("too many character classes", at);
       pattern_.sets.push_back(std::move(set));
@@ -138,6 +141,7 @@ class Parser : private TextCursor {
     Pattern::Node node = {.kind = Kind::kAlternatives,
                           .at = static_cast<int32_t>(at_),
                           .children = {}};
+    // An alternative may be empty: it matches the empty text.
     do {
       FORETOKEN_ASSIGN_OR_RETURN(const int32_t branch, ParseConcat(depth));
       node.children.push_back(branch);
@@ -183,6 +187,7 @@ class Parser : private TextCursor {
       case '?':
         return Error("nothing to repeat", begin);
       case '{':
+        // Otherwise the brace is a character.
         if (ReadBraces().has_value()) return Error("nothing to repeat", begin);
         break;
       case '\\':
@@ -200,6 +205,7 @@ class Parser : private TextCursor {
       if (atom.set.has_value()) {
         return AddClass(*std::move(atom.set), begin);
       }
+      // As an escape it could only be matched by text that is not UTF-8.
       if (IsSurrogate(atom.code_point)) {
         return NotSupported("half of a surrogate pair is", begin);
       }
@@ -282,6 +288,7 @@ class Parser : private TextCursor {
     } else {
       return term;
     }
+    // Each count is a state of its own (a derivative), so this bounds memory.
     if (min > Pattern::kMaxRepeat || max > Pattern::kMaxRepeat) {
       return Error(
           absl::StrCat("more than ", Pattern::kMaxRepeat, " repetitions"), at);

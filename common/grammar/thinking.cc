@@ -33,6 +33,7 @@ Expr TagLiteral(const Thinking::Tag& tag, Regexes& regexes) {
 // All up to the end of the closing tag. Also where that is a special token, its
 // spelling does not stand in the thinking: the reader sees no difference.
 Expr Thoughts(const Thinking& thinking, Regexes& regexes) {
+  // The shortest text up to the tag: the complement excludes the tag inside.
   const Expr text = regexes.And(
       {regexes.Star(AnyCodePoint(TextForm::kUtf8, regexes)),
        regexes.Not(regexes.Concat({Regexes::kAnything,
@@ -52,6 +53,8 @@ Expr ThoughtsAndSpace(const Thinking& thinking, ThinkingSpace space,
 }
 
 absl::Status CheckTag(absl::string_view name, absl::string_view text) {
+  // A first byte that does not come again makes the tag's end unambiguous for a
+  // reader that works byte by byte.
   if (!text.empty() && text.size() <= Thinking::kMaxTagBytes &&
       IsValidUtf8(text) && text.find(text[0], 1) == absl::string_view::npos) {
     return absl::OkStatus();
@@ -78,6 +81,8 @@ Expr NotThinking(const Thinking& thinking, Regexes& regexes) {
 
 Expr NeverThinking(const Thinking& thinking, Regexes& regexes) {
   std::vector<Expr> beginnings;
+  // Every proper beginning of the tag: a text that ends in it could still
+  // become thinking.
   for (size_t size = 1; size < thinking.open.text.size(); ++size) {
     beginnings.push_back(
         regexes.Literal(absl::string_view(thinking.open.text).substr(0, size)));
@@ -92,6 +97,7 @@ Symbol AddThinkingBefore(const Thinking& thinking, Symbol text,
   const Symbol thought = builder.Sequence(
       {builder.Terminal(ThoughtsAndSpace(thinking, space, builder.regexes())),
        text});
+  // A model may leave the thinking out, unless its prompt has begun it.
   return thinking.opened ? thought : builder.Choice({thought, text});
 }
 
@@ -100,6 +106,7 @@ Symbol AddThinkingBeforeTerminal(const Thinking& thinking, Expr text,
   Regexes& regexes = builder.regexes();
   Expr after = text;
   if (space == ThinkingSpace::kAllowed) {
+    // Space belongs to the thinking, so a text cannot be read in two ways.
     after = regexes.And(
         text, regexes.Not(regexes.Concat(Space(regexes), Regexes::kAnything)));
   }

@@ -41,6 +41,8 @@ absl::StatusOr<std::shared_ptr<const TokenBits>> TokenMasks::Mask(
 absl::Status TokenMasks::Compute(Automaton::State state, int64_t max_work,
                                  absl::Span<uint64_t> mask) {
   const int64_t last_work = automaton_.work() + max_work;
+  // Tokens of plain characters only are known to fit wherever that many may
+  // follow; only the rest is walked.
   const TokenVocabulary::Slice& slice = vocabulary_->slice(
       automaton_.PlainCharacters(state, TokenVocabulary::kMostCharacters));
   if (slice.characters > 0) {
@@ -56,11 +58,14 @@ absl::Status TokenMasks::Compute(Automaton::State state, int64_t max_work,
     const Automaton::State next =
         automaton_.StepClass(path_[node.depth], class_of[node.byte]);
     if (next == Automaton::kDead) {
+      // All tokens below share the dead prefix.
       i = node.skip;
     } else if (node.skip - i >= kWorthSkipping &&
                (next == path_[node.depth] || node.depth == 0) &&
                automaton_.StaysOn(next, slice.rest.groups_below(i),
                                   last_work)) {
+      // All tokens below stay in this state (inside a string, for example), so
+      // all of them fit.
       for (const TokenId token : slice.rest.tokens_from(i)) {
         SetToken(mask, token);
       }
@@ -70,11 +75,13 @@ absl::Status TokenMasks::Compute(Automaton::State state, int64_t max_work,
       if (node.token >= 0) SetToken(mask, node.token);
       ++i;
     }
+    // Looked at for every node, as one step may build much of the automaton.
     if (automaton_.work() > last_work) {
       return absl::ResourceExhaustedError(
           "a mask of the grammar takes too long to compute");
     }
   }
+  // Tokens of equal bytes have one place in the trie.
   for (const auto& [token, twin] : vocabulary_->twins()) {
     if (HasToken(mask, token)) SetToken(mask, twin);
   }

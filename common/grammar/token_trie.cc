@@ -42,6 +42,7 @@ TokenTrie::TokenTrie(absl::Span<const Entry> tokens) {
   // once a node has no more children.
   std::vector<int32_t> path;
   absl::string_view before;
+  // Tokens come sorted, so a token shares its beginning with the one before.
   for (const auto& [bytes, token, groups] : tokens) {
     const size_t shared =
         std::mismatch(before.begin(), before.end(), bytes.begin(), bytes.end())
@@ -82,6 +83,8 @@ TokenVocabulary::TokenVocabulary(std::shared_ptr<const Vocabulary> vocabulary,
   for (TokenId token = 0; token < size_; ++token) {
     if (vocabulary_->kind(token) != TokenKind::kSpecial) continue;
     std::string bytes = ControlBytes(vocabulary_->content(token));
+    // A special token with a longer name has no bytes, so no grammar can ask
+    // for it.
     if (bytes.size() <= kMaxTokenBytes) controls_[token] = std::move(bytes);
   }
 }
@@ -95,12 +98,15 @@ std::shared_ptr<const TokenVocabulary> TokenVocabulary::Of(
     std::shared_ptr<const Tokenizer> tokenizer, int32_t size) {
   if (tokenizer == nullptr) return nullptr;
   const Vocabulary* const vocabulary = &tokenizer->vocabulary();
+  // Shares the tokenizer: the vocabulary is a part of it.
   return std::make_shared<const TokenVocabulary>(
       std::shared_ptr<const Vocabulary>(std::move(tokenizer), vocabulary),
       size);
 }
 
 void TokenVocabulary::PrepareMasks() const {
+  // Once, when the first constraint comes or at start: sorting a vocabulary
+  // takes a noticeable time.
   absl::call_once(made_, [this] { MakeSlices(); });
 }
 
@@ -128,6 +134,7 @@ void TokenVocabulary::MakeSlices() const {
   for (TokenTrie::Entry& entry : tokens) {
     const std::vector<CharacterGroups> of_entry = GroupsToTheEnd(entry.bytes);
     groups.insert(groups.end(), of_entry.begin(), of_entry.end());
+    // Views into `groups`, which was reserved whole and does not move.
     entry.groups = absl::MakeConstSpan(groups).last(of_entry.size());
     lengths.push_back(PlainLength(entry.bytes));
   }
@@ -143,6 +150,7 @@ void TokenVocabulary::MakeSlices() const {
     }
     slices_.push_back({characters, std::move(plain), TokenTrie(rest)});
   }
+  // The last slice has all tokens, for states in which nothing is known.
   slices_.push_back({0, {}, TokenTrie(tokens)});
 }
 
@@ -150,6 +158,7 @@ absl::string_view TokenVocabulary::bytes(TokenId token) const {
   if (token >= size_) return {};
   const TokenKind kind = vocabulary_->kind(token);
   if (kind != TokenKind::kText && kind != TokenKind::kByte) return {};
+  // The control byte borders names of special tokens; no text may imitate one.
   const absl::string_view bytes = vocabulary_->bytes(token);
   const bool is_text = bytes.size() <= kMaxTokenBytes &&
                        bytes.find(kControlByte) == absl::string_view::npos;

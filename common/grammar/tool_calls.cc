@@ -138,6 +138,7 @@ absl::StatusOr<std::string> ObjectSchema(const JsonValue& parameters) {
   if (type != nullptr || is_hidden) {
     return absl::InvalidArgumentError("type: want object");
   }
+  // A copy with the keyword added; the request's own text stays.
   JsonValue typed = parameters;
   JsonMember member;
   member.key = "type";
@@ -191,6 +192,8 @@ Expr FreeText(const Source& source, Regexes& regexes) {
     for (const char c : {' ', '\t', '\n', '\r'}) {
       spaces.Add(static_cast<uint8_t>(c));
     }
+    // A first character that the reader takes for a call, such as a brace, must
+    // not begin content.
     parts.push_back(regexes.Not(
         regexes.Concat({regexes.Star(regexes.Bytes(spaces)),
                         regexes.Literal(source.first), Regexes::kAnything})));
@@ -222,6 +225,7 @@ absl::StatusOr<Symbol> AddToolCalls(absl::string_view text,
                                AddCall(source, tool, names, builder));
     calls.push_back(call);
   }
+  // At least one call; text without any is another alternative.
   ListRule list;
   list.has_rest = true;
   list.rest = builder.Choice(calls);

@@ -36,6 +36,8 @@ void Encode(const float* in, BlockQ8_0& block) {
   const float inverse = Inverse(d);
   block.d.Set(d);
   for (int i = 0; i < kBlock; ++i) {
+    // std::round, halves away from zero, as ggml's encoder does for this type;
+    // the others truncate after adding a half.
     block.qs[i] = static_cast<int8_t>(std::round(in[i] * inverse));
   }
 }
@@ -46,6 +48,8 @@ void Encode(const float* in, BlockQ4_0& block) {
   const float inverse = Inverse(d);
   block.d.Set(d);
   const auto quant = [&](int i) {
+    // +8.5: the offset of the type, and a half to round by truncation. The
+    // largest positive value would be 16, hence min.
     return std::min(15, static_cast<int>(in[i] * inverse + 8.5f));
   };
   for (int i = 0; i < kBlock / 2; ++i) {
@@ -89,8 +93,11 @@ ScaleAndMin FitScaleAndMin(const float* in, const float* weights) {
     sum_w += weights[i];
     sum_x += weights[i] * in[i];
   }
+  // The type subtracts a non-negative minimum, so a block of positive values
+  // begins at 0.
   min = std::min(min, 0.0f);
   const float range = max - min;
+  // The caller sees that the scale is not finite and refuses the tensor.
   if (!std::isfinite(range)) return {range, -min};
   if (!(range > kNothing)) return {0, -min};
   int quants[kBlock];
@@ -112,6 +119,8 @@ ScaleAndMin FitScaleAndMin(const float* in, const float* weights) {
   quantise(kMaxQuant / range);
   float best_error = error(best_scale, best_min);
   for (int step = 0; step <= kSteps; ++step) {
+    // Candidate ranges around the plain one, each refined by the closed form of
+    // least squares below.
     quantise((-1.0f + 0.1f * static_cast<float>(step) + kMaxQuant) / range);
     float sum_l = 0, sum_l2 = 0, sum_xl = 0;
     for (int i = 0; i < kBlock; ++i) {
@@ -121,9 +130,11 @@ ScaleAndMin FitScaleAndMin(const float* in, const float* weights) {
       sum_xl += wl * in[i];
     }
     const float determinant = sum_w * sum_l2 - sum_l * sum_l;
+    // All quants equal: no slope to fit.
     if (!(determinant > 0)) continue;
     float scale = (sum_w * sum_xl - sum_x * sum_l) / determinant;
     float offset = (sum_l2 * sum_x - sum_l * sum_xl) / determinant;
+    // A positive offset cannot be stored; fit without it.
     if (offset > 0) {
       offset = 0;
       scale = sum_xl / sum_l2;
@@ -156,7 +167,9 @@ void Encode(const float* in, BlockQ4K& block) {
   }
   const float scale_inverse = max_scale > 0 ? 63 / max_scale : 0;
   const float min_inverse = max_min > 0 ? 63 / max_min : 0;
+  // Quants are set by OR below.
   std::memset(&block, 0, sizeof(block));
+  // Set returns the value as stored in fp16, with which the rest is quantised.
   const float d = block.d.Set(max_scale / 63);
   const float dmin = block.dmin.Set(max_min / 63);
   if (!block.d.IsFinite() || !block.dmin.IsFinite()) return;
@@ -195,6 +208,7 @@ float FitScale(const float* in) {
   // The plain range first: of equal fits it wins.
   for (const int step :
        {0, -9, -8, -7, -6, -5, -4, -3, -2, -1, 1, 2, 3, 4, 5, 6, 7, 8, 9}) {
+    // The extreme value becomes about -32, give or take a step of a tenth.
     const float inverse =
         -(kLevels + 0.1f * static_cast<float>(step)) / extreme;
     float sum_lx = 0, sum_l2 = 0;
@@ -205,6 +219,8 @@ float FitScale(const float* in) {
       sum_lx += weight * in[i] * l;
       sum_l2 += weight * l * l;
     }
+    // Compares sum_lx^2 / sum_l2, the gain of the best scale for these quants,
+    // without a division.
     if (sum_l2 > 0 && (step == 0 || sum_lx * sum_lx > best * sum_l2)) {
       best_scale = sum_lx / sum_l2;
       best = best_scale * sum_lx;
@@ -226,6 +242,8 @@ void Encode(const float* in, BlockQ6K& block) {
                   [](float scale) { return std::isfinite(scale); });
   if (!finite) block.d.Set(INFINITY);
   if (!finite || extreme == 0) return;
+  // The extreme sub-scale becomes -128, the only value that int8 has more on
+  // the negative side.
   const float inverse = -128 / extreme;
   const float d = block.d.Set(1 / inverse);
   if (!block.d.IsFinite()) return;
@@ -257,6 +275,7 @@ bool ScalesAreFinite(const Block& block) {
 template <typename Block>
 bool EncodeAll(int64_t elements, absl::Span<const float> in, uint8_t* out) {
   bool finite = true;
+  // By copy: blocks are unaligned in the output.
   for (size_t i = 0; i < in.size(); i += static_cast<size_t>(elements)) {
     Block block;
     Encode(in.data() + i, block);

@@ -29,6 +29,7 @@ void Decode(const BlockQ4_1& block, float* out) {
 
 // The five bits of elements i and i + 16.
 template <typename Block>
+// Bit i of the 32 is the fifth bit of element i.
 void FiveBits(const Block& block, int i, int& low, int& high) {
   uint32_t fifth;
   std::memcpy(&fifth, block.qh, sizeof(fifth));
@@ -158,6 +159,7 @@ void UnpackFiveBits(const Block& block, QuantPart& out) {
 
 void Unpack(const BlockQ8_0& block, int, QuantPart& out) {
   for (int i = 0; i < kBlock; ++i) {
+    // Stored signed; with 128 added all types unpack to unsigned quants.
     out.quants[i] = static_cast<uint8_t>(block.qs[i] + 128);
   }
 }
@@ -229,6 +231,8 @@ template <typename Block>
 void SetOffsetScale(float half_width, float levels, uint8_t* data) {
   Block block;
   std::memcpy(&block, data, sizeof(block));
+  // Random quants cover their levels evenly, so the width of the range over
+  // their number is the scale.
   block.d.Set(half_width * 2 / levels);
   std::memcpy(data, &block, sizeof(block));
 }
@@ -249,6 +253,8 @@ void SetSubScales(float half_width, float levels, uint8_t* data) {
   std::memcpy(&block, data, sizeof(block));
   block.d.Set(half_width * 2 / (levels - 1) / kMostScale);
   block.dmin.Set(half_width / kMostScale);
+  // All ones: the largest sub-scales and minima, whatever the layout of their
+  // bits.
   std::memset(block.scales, 0xff, sizeof(block.scales));
   std::memcpy(data, &block, sizeof(block));
 }

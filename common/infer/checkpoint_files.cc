@@ -19,6 +19,7 @@ constexpr char kIndexFile[] = "model.safetensors.index.json";
 
 bool Exists(const std::string& path) {
   std::error_code ignored;
+  // Errors count as "not there": opening the file will tell more.
   return std::filesystem::exists(path, ignored);
 }
 
@@ -31,6 +32,7 @@ bool IsPlainFileName(const std::string& name) {
 
 absl::Status AddFile(const std::string& path, CheckpointFiles& files) {
   FORETOKEN_ASSIGN_OR_RETURN(MappedFile map, MappedFile::Open(path));
+  // Shapes and offsets are checked against the file's size by the parser.
   FORETOKEN_ASSIGN_OR_RETURN(std::vector<SafetensorsTensor> tensors,
                              ParseSafetensors(map.bytes(), path));
   // A tensor in two shards would make the model depend on the order of files.
@@ -86,6 +88,7 @@ absl::StatusOr<CheckpointFiles> OpenShards(const std::string& directory) {
 }  // namespace
 
 absl::StatusOr<Json> ReadModelJson(const std::string& path) {
+  // Bounded: a config is read into memory whole.
   FORETOKEN_ASSIGN_OR_RETURN(const std::string text,
                              ReadFile(path, kMaxModelJsonBytes));
   absl::StatusOr<Json> json = ParseJson(text);
@@ -123,6 +126,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseShardIndex(
     shards.insert(shard.get<std::string>());
     shard_of[name] = shard.get<std::string>();
   }
+  // Each shard is a mapping, of which a process has a limited number.
   if (shards.size() > kMaxShards) {
     return absl::InvalidArgumentError(absl::StrCat(
         file, ": ", shards.size(), " shards, want at most ", kMaxShards));
@@ -132,6 +136,7 @@ absl::StatusOr<std::map<std::string, std::string>> ParseShardIndex(
 
 absl::StatusOr<CheckpointFiles> CheckpointFiles::Open(
     const std::string& directory) {
+  // A single file wins over an index beside it.
   const std::string single = absl::StrCat(directory, "/", kSingleFile);
   if (Exists(single)) {
     CheckpointFiles files;

@@ -40,12 +40,14 @@ absl::Status TensorError(const GgufFiles::Tensor& stored,
 // can be refused.
 class Keys {
  public:
+  // Every key of the architecture starts with its name.
   Keys(const GgufMetadata& metadata, const std::string& architecture)
       : metadata_(metadata), prefix_(architecture + ".") {}
 
   absl::Status Required(const char* key, int64_t max, int32_t& out) {
     FORETOKEN_ASSIGN_OR_RETURN(const int64_t value,
                                metadata_.RequiredInteger(Name(key), 1, max));
+    // Safe: max is at most INT32_MAX in every call.
     out = static_cast<int32_t>(value);
     return absl::OkStatus();
   }
@@ -71,6 +73,8 @@ class Keys {
   void Ignore(const char* key) { Name(key); }
 
   // The whole key, from now on a known one.
+  // Reading a key makes it known, so a key can be neither forgotten nor excused
+  // by accident.
   std::string Name(const char* key) {
     known_.push_back(prefix_ + key);
     return known_.back();
@@ -82,6 +86,8 @@ class Keys {
     return metadata_.Unsupported(Name(key), want);
   }
 
+  // A key that is not known may change how the model computes: ignoring it
+  // would give wrong output without an error.
   absl::Status RefuseUnknown() const {
     for (const auto& [key, value] : metadata_.values()) {
       if (absl::StartsWith(key, prefix_) &&
@@ -109,6 +115,7 @@ absl::Status ReadShape(Keys& keys, ModelConfig& config) {
       "context_length", ModelConfig::kMaxPositions, config.max_positions));
   FORETOKEN_RETURN_IF_ERROR(keys.Required(
       "attention.head_count", ModelConfig::kMaxHeads, config.n_heads));
+  // Without the key every head has its own keys and values.
   config.n_kv_heads = config.n_heads;
   FORETOKEN_RETURN_IF_ERROR(keys.Optional("attention.head_count_kv", 1,
                                           config.n_heads, config.n_kv_heads));
@@ -117,11 +124,13 @@ absl::Status ReadShape(Keys& keys, ModelConfig& config) {
         "attention.head_count_kv",
         absl::StrCat("a divisor of attention.head_count ", config.n_heads));
   }
+  // A default that key_length may replace.
   if (config.d_model % config.n_heads == 0) {
     config.head_dim = config.d_model / config.n_heads;
   }
   FORETOKEN_RETURN_IF_ERROR(keys.Optional(
       "attention.key_length", 2, ModelConfig::kMaxHeadDim, config.head_dim));
+  // Rotary pairs.
   if (config.head_dim % 2 != 0 || config.head_dim < 2) {
     return keys.Invalid("attention.key_length", "an even number");
   }
@@ -136,6 +145,7 @@ absl::Status ReadShape(Keys& keys, ModelConfig& config) {
     }
   }
   float eps = -1;
+  // No default: models differ, and a wrong one changes every output a little.
   FORETOKEN_RETURN_IF_ERROR(
       keys.Optional("attention.layer_norm_rms_epsilon", 1e-12, 1.0, eps));
   if (eps < 0) {
@@ -156,10 +166,12 @@ absl::Status ReadRopeKeys(Keys& keys, ModelConfig& config) {
     return keys.Unsupported("rope.scaling.type", "none or linear");
   }
   float factor = 0;
+  // Old and new name of the same number; the later one wins.
   for (const char* key : {"rope.scale_linear", "rope.scaling.factor"}) {
     FORETOKEN_RETURN_IF_ERROR(keys.Optional(key, 0.0, 1e6, factor));
   }
   if (type == "linear" && factor != 0 && factor != 1) {
+    // A factor below 1 would shorten the context.
     if (factor < 1) return keys.Invalid("rope.scaling.factor", "1..1e6");
     scaling.type = RopeScaling::Type::kLinear;
     scaling.factor = factor;
@@ -179,6 +191,7 @@ absl::Status RefuseFeatures(Keys& keys, const ModelConfig& config) {
   int32_t window = 0;
   FORETOKEN_RETURN_IF_ERROR(
       keys.Optional("attention.sliding_window", 0, INT32_MAX, window));
+  // A window that is never left is no window.
   if (window != 0 && window < config.max_positions) {
     return keys.Unsupported(
         "attention.sliding_window",
@@ -187,6 +200,7 @@ absl::Status RefuseFeatures(Keys& keys, const ModelConfig& config) {
   constexpr char kOneLayout[] = "Meta AI original pth";
   FORETOKEN_ASSIGN_OR_RETURN(const std::string layout,
                              keys.Text("tensor_data_layout", kOneLayout));
+  // The layout decides the order of the rows of q and k (IsStoredInPairs).
   if (layout != kOneLayout) {
     return keys.Unsupported("tensor_data_layout", kOneLayout);
   }
@@ -204,6 +218,8 @@ absl::Status ReadFromTensors(const GgufFiles& files, ModelConfig& config) {
     return absl::InvalidArgumentError(absl::StrCat(
         files.metadata.file(), ": tensor ", kTokenEmbedding, " is missing"));
   }
+  // The vocabulary is the embedding's number of rows, whatever the metadata
+  // says.
   const std::vector<int64_t>& shape = embedding->second.tensor.shape;
   if (shape.size() != 2 || shape[0] > ModelConfig::kMaxVocabulary) {
     return TensorError(
@@ -214,6 +230,8 @@ absl::Status ReadFromTensors(const GgufFiles& files, ModelConfig& config) {
   }
   config.vocab_size = static_cast<int32_t>(shape[0]);
   config.tied_embeddings = !has("output.weight");
+  // Qwen2 always has these biases: a file without them is incomplete, which
+  // BindTensor reports.
   config.qkv_bias =
       config.family == ModelFamily::kQwen2 || has("blk.0.attn_q.bias");
   config.output_bias = has("blk.0.attn_output.bias");
@@ -224,6 +242,8 @@ absl::Status ReadFromTensors(const GgufFiles& files, ModelConfig& config) {
 
 absl::Status ReadDivisors(const GgufFiles& files, ModelConfig& config) {
   const auto found = files.tensors.find(kGgufRopeFreqs);
+  // Llama 3.1's divisors, which converters store as a tensor instead of the
+  // scaling's parameters.
   if (config.family != ModelFamily::kLlama || found == files.tensors.end()) {
     return absl::OkStatus();
   }
@@ -241,6 +261,7 @@ absl::Status ReadDivisors(const GgufFiles& files, ModelConfig& config) {
   ConvertToFloat32(WeightType::kFloat32, tensor.data.data(),
                    absl::MakeSpan(divisors));
   for (const float divisor : divisors) {
+    // Negated, for NaN; a divisor of 0 would give an infinite frequency.
     if (!(divisor > 0) || !std::isfinite(divisor)) {
       return TensorError(found->second,
                          absl::StrCat("holds ", divisor, ", want more than 0"));
@@ -256,6 +277,7 @@ absl::Status ReadTokens(const GgufMetadata& metadata, ModelConfig& config) {
                              GgufEosToken(metadata, config.vocab_size));
   config.bos_token = static_cast<TokenId>(bos.value_or(-1));
   if (eos) config.eos_tokens.push_back(static_cast<TokenId>(*eos));
+  // Turns of a chat end with these: a model that is served must stop there too.
   for (const char* key :
        {"tokenizer.ggml.eot_token_id", "tokenizer.ggml.eom_token_id"}) {
     FORETOKEN_ASSIGN_OR_RETURN(const std::optional<int64_t> id,
@@ -280,6 +302,8 @@ absl::Status BindTensor(const GgufFiles& files, const ModelConfig& config,
                      " is missing, want ", ShapeText(slot.shape())));
   }
   const GgufTensor& tensor = found->second.tensor;
+  // As the config says; ggml's order of dimensions was reversed when the table
+  // was read.
   if (tensor.shape != slot.shape()) {
     return TensorError(found->second,
                        absl::StrCat("has shape ", ShapeText(tensor.shape),
@@ -293,6 +317,8 @@ absl::Status BindTensor(const GgufFiles& files, const ModelConfig& config,
         ", want F32, F16, BF16, Q8_0, Q4_0, Q4_1, Q5_0, Q5_1, Q4_K, Q5_K or "
         "Q6_K"));
   }
+  // Converters permute q and k of Llama for ggml's rotary kernel; CopyTo undoes
+  // it.
   *slot.tensor = {tensor.data.data(), *type, slot.rows, slot.cols,
                   IsStoredInPairs(config.family, name) ? config.head_dim : 0};
   return absl::OkStatus();
@@ -317,6 +343,7 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFiles& files) {
   FORETOKEN_RETURN_IF_ERROR(ReadShape(keys, config));
   FORETOKEN_RETURN_IF_ERROR(ReadRopeKeys(keys, config));
   FORETOKEN_RETURN_IF_ERROR(RefuseFeatures(keys, config));
+  // After the keys, which say what shapes tensors must have.
   FORETOKEN_RETURN_IF_ERROR(ReadFromTensors(files, config));
   FORETOKEN_RETURN_IF_ERROR(ReadDivisors(files, config));
   FORETOKEN_RETURN_IF_ERROR(ReadTokens(metadata, config));
@@ -331,6 +358,7 @@ absl::Status BindGgufTensors(const GgufFiles& files, const ModelConfig& config,
     FORETOKEN_RETURN_IF_ERROR(BindTensor(files, config, slot));
     wanted.push_back(GgufTensorName(slot.name));
   }
+  // Read by ReadDivisors, not bound to a slot.
   if (config.family == ModelFamily::kLlama) wanted.push_back(kGgufRopeFreqs);
   std::sort(wanted.begin(), wanted.end());
   for (const auto& [name, stored] : files.tensors) {

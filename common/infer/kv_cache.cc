@@ -28,6 +28,8 @@ absl::StatusOr<OpenedSession> KvCache::Open(absl::string_view scope,
   Session session;
   if (options_.prefix_reuse && !scope.empty()) {
     session.scope = &*scopes_.try_emplace(std::string(scope)).first;
+    // One for this session; IndexFullPage adds one for each page, so that the
+    // scope outlives its sessions while pages name it.
     ++session.scope->second;
     session.pages = FindPrefix(session.scope, prompt);
     for (const int32_t page : session.pages) Reference(page);
@@ -44,6 +46,8 @@ std::vector<int32_t> KvCache::FindPrefix(
     const Scope* scope, absl::Span<const TokenId> prompt) const {
   std::vector<int32_t> pages;
   PrefixKey key;
+  // The key has scope, parent page and tokens: equal tokens after different
+  // texts, or of other scopes, are different pages.
   key.scope = scope;
   // A prompt of whole pages leaves its last one to compute.
   for (; prompt.size() > kKvPageTokens; prompt.remove_prefix(kKvPageTokens)) {
@@ -61,6 +65,7 @@ std::vector<int32_t> KvCache::PagesInUse(
   const auto found = scopes_.find(scope);
   if (!options_.prefix_reuse || found == scopes_.end()) return {};
   std::vector<int32_t> pages = FindPrefix(&*found, prompt);
+  // Pages without a session can be evicted at any time, so they save no room.
   std::erase_if(pages, [&](int32_t page) { return SessionsOf(page) == 0; });
   return pages;
 }
@@ -92,6 +97,7 @@ absl::Status KvCache::Reserve(SessionId id, int64_t length) {
   const int64_t have = static_cast<int64_t>(session.pages.size());
   const int64_t want = length <= 0 ? 0 : (length - 1) / kKvPageTokens + 1;
   const int64_t available = static_cast<int64_t>(free_.size()) + cached_;
+  // Checked before any page is taken: the reservation is whole or not made.
   if (want - have > available) {
     return absl::ResourceExhaustedError(absl::StrFormat(
         "kv cache: session %d wants %d more pages for %d tokens, %d of %d are "
@@ -113,6 +119,7 @@ absl::Status KvCache::Truncate(
         absl::StrFormat("session %d: truncation to %d tokens, want 0..%d", id,
                         length, session.length));
   }
+  // The pages that are kept, the last of them perhaps in part.
   const size_t pages = (length + kKvPageTokens - 1) / kKvPageTokens;
   const int32_t kept = static_cast<int32_t>(length % kKvPageTokens);
   const int32_t cut = kept == 0 ? -1 : session.pages[pages - 1];
@@ -121,6 +128,8 @@ absl::Status KvCache::Truncate(
     // The next token will be written into this page, so it must not be one that
     // others read or find in the index.
     const PageTokens tokens = pages_[cut].key.tokens;
+    // Nobody else reads it and nothing follows it: taking it out of the index
+    // makes it the session's own.
     if (pages_[cut].sessions == 1 && pages_[cut].children == 0) {
       RemoveFromIndex(cut);
     } else {
@@ -132,10 +141,13 @@ absl::Status KvCache::Truncate(
       }
       own = TakePage();
       if (absl::Status copied = copy(cut, own, kept); !copied.ok()) {
+        // `own` is not indexed, so this returns it to the free pages; the
+        // session is unchanged.
         Unreference(own);
         return copied;
       }
     }
+    // Append completes this page later and needs its first tokens for the key.
     session.tail = tokens;
   }
   session.length = length;
@@ -145,6 +157,7 @@ absl::Status KvCache::Truncate(
   }
   if (own != cut) {
     session.pages.back() = own;
+    // After the copy: until now the reference kept the page from being evicted.
     Unreference(cut);
   }
   return absl::OkStatus();
@@ -159,6 +172,7 @@ absl::Status KvCache::Append(SessionId id, absl::Span<const TokenId> tokens) {
   for (const TokenId token : tokens) {
     session.tail[session.length % kKvPageTokens] = token;
     ++session.length;
+    // A page is indexed once it is full, since only whole pages are shared.
     if (session.length % kKvPageTokens == 0 && session.scope != nullptr) {
       IndexFullPage(session, session.length / kKvPageTokens - 1);
     }
@@ -186,8 +200,11 @@ void KvCache::ReleaseScope(const Scope* scope) {
 }
 
 void KvCache::Reference(int32_t id) {
+  // Already in use: it is neither cached nor evictable.
   if (pages_[id].sessions++ > 0) return;
   --cached_;
+  // By the key under which it was entered: last_used does not change while a
+  // page is evictable.
   evictable_.erase({pages_[id].last_used, id});
 }
 
@@ -196,6 +213,7 @@ int32_t KvCache::TakePage() {
   if (free_.empty()) EvictOne();
   const int32_t page = free_.back();
   free_.pop_back();
+  // Forgets the key of its former tokens.
   pages_[page] = Page();
   pages_[page].sessions = 1;
   return page;
@@ -237,6 +255,8 @@ void KvCache::Unreference(int32_t id) {
     return;
   }
   ++cached_;
+  // The order of eviction is the order of release, by a counter: time has no
+  // resolution to rely on.
   page.last_used = ++clock_;
   if (page.children == 0) MarkEvictable(id);
 }
@@ -262,6 +282,7 @@ void KvCache::IndexFullPage(Session& session, int64_t index) {
   pages_[own].indexed = true;
   pages_[own].key = key;
   if (key.parent >= 0) ++pages_[key.parent].children;
+  // Released by RemoveFromIndex.
   ++session.scope->second;
 }
 

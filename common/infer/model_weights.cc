@@ -90,6 +90,8 @@ class StoredWeights : public ModelWeights {
   bool is_mapped() const { return storage_.memory.data() == nullptr; }
 
   void ReportDone(const WeightTensor& tensor) const {
+    // Vectors are not reported (BytesOf counts matrices only), and a tied
+    // matrix once.
     if (read_ == nullptr || tensor.rows <= 1) return;
     if (done_.insert(tensor.data).second) read_(tensor.bytes());
   }
@@ -101,6 +103,7 @@ class StoredWeights : public ModelWeights {
     const uintptr_t begin = (first + page - 1) / page * page;
     const uintptr_t end = (first + static_cast<uintptr_t>(bytes)) / page * page;
     if (begin < end) {
+      // The mapping stays valid: pages that are read again come from the file.
       madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
     }
   }
@@ -114,6 +117,8 @@ class StoredWeights : public ModelWeights {
                 return a->name < b->name;
               });
     Sha256 sha;
+    // The seed stands for the bytes, as they follow from it; hashing
+    // gigabytes of random weights would only take time.
     if (random_seed_.has_value()) {
       sha.Update(absl::StrCat("random weights ", kRandomWeightsVersion,
                               ", seed ", *random_seed_, "\n"));
@@ -128,6 +133,8 @@ class StoredWeights : public ModelWeights {
       for (int64_t at = 0; at < tensor.bytes(); at += kPart) {
         const int64_t bytes = std::min(kPart, tensor.bytes() - at);
         sha.Update(absl::MakeConstSpan(tensor.data + at, bytes));
+        // Behind the reader, so that the checkpoint does not push other files
+        // out of the page cache.
         if (is_mapped()) DropPages(tensor.data + at, bytes);
         if (read_ != nullptr) read_(bytes);
       }
@@ -138,6 +145,8 @@ class StoredWeights : public ModelWeights {
   const ModelConfig config_;
   ModelTensors tensors_;
   const std::vector<TensorSlot> slots_;  // into tensors_
+  // After the move of the storage the tensors still point into it: mappings and
+  // blocks keep their address.
   Storage storage_;
   std::optional<uint64_t> random_seed_;
   std::function<void(int64_t bytes)> read_;
@@ -174,6 +183,7 @@ absl::Status BindTensor(const CheckpointFiles& files,
                      ShapeText(slot.shape())));
   }
   const CheckpointTensor& stored = found->second;
+  // Before the type, whose message would be less helpful for a wrong file.
   if (stored.tensor.shape != slot.shape()) {
     return CheckedTensorError(
         stored,
@@ -208,6 +218,8 @@ absl::Status CheckNothingElse(const CheckpointFiles& files,
   std::set<std::string> wanted;
   for (const TensorSlot& slot : weights.slots()) wanted.insert(slot.name);
   for (const auto& [name, stored] : files.tensors) {
+    // An unknown tensor means another architecture: ignoring it would give
+    // wrong output instead of an error.
     if (wanted.contains(name) || IsRotaryTable(name)) continue;
     if (name == kOutputTensorName && weights.config().tied_embeddings) {
       FORETOKEN_RETURN_IF_ERROR(CheckTiedOutput(files, stored));
@@ -270,9 +282,11 @@ WeightBytes BytesOf(const ModelWeights& weights) {
   const auto add = [&](const WeightTensor& tensor) {
     if (!tensor.present()) return;
     bytes.all += tensor.bytes();
+    // One row: a norm or a bias.
     if (tensor.rows > 1) bytes.matrices += tensor.bytes();
   };
   add(weights.embedding());
+  // A tied matrix is the embedding, counted already.
   if (!weights.config().tied_embeddings) add(weights.output());
   add(weights.final_norm());
   for (const LayerWeights& layer : weights.layers()) {
@@ -292,6 +306,7 @@ void WeightTensor::CopyTo(int64_t begin, absl::Span<float> out) const {
   FORETOKEN_CHECK(present() && begin >= 0 && count <= size() - begin);
   if (paired_rows == 0) return CopyStored(begin, out);
   // One row, or one element of a bias, after the other.
+  // A bias has one row, in which its elements are permuted like rows.
   const int64_t width = rows > 1 ? cols : 1;
   while (!out.empty()) {
     const int64_t stored = StoredIndex(begin / width);
@@ -320,6 +335,7 @@ void WeightTensor::CopyStored(int64_t begin, absl::Span<float> out) const {
     const int64_t in_block = begin % format.block;
     const int64_t left = static_cast<int64_t>(out.size());
     int64_t part = left / format.block * format.block;
+    // Whole blocks straight into the output; the common case.
     if (in_block == 0 && part > 0) {
       ConvertToFloat32(type, from, out.first(part));
     } else {  // a range may begin or end inside a block
@@ -347,6 +363,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
   constexpr int64_t kAlignment = 64;  // a cache line
   const int64_t block = WeightTypeFormat(type).block;
   const auto type_of = [&](const TensorSlot& slot) {
+    // Vectors are never quantised: their length need not be whole blocks.
     return slot.is_vector() && block > 1 ? WeightType::kFloat32 : type;
   };
   int64_t total = 0;
@@ -358,6 +375,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     }
     const int64_t bytes = WeightTypeBytes(type_of(slot), slot.rows * slot.cols);
     total += (bytes + kAlignment - 1) / kAlignment * kAlignment;
+    // Inside the loop, before the sum can overflow.
     if (total > kMaxRandomBytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat("random weights: more than ", kMaxRandomBytes,
@@ -365,6 +383,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     }
   }
   Storage storage;
+  // kWhole: a shape that does not fit is refused here, not killed while filled.
   FORETOKEN_ASSIGN_OR_RETURN(
       storage.memory, HugeBuffer::Allocate(total, HugeBuffer::Use::kWhole));
   int64_t offset = 0;
@@ -378,6 +397,7 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> ModelWeights::Random(
     // Slots expose const data; the memory itself is ours to write.
     uint8_t* data =
         storage.memory.data() + (slot.tensor->data - storage.memory.data());
+    // By tensor and seed alone, so threads may fill in any order.
     FillRandomTensor(slot, config, type_of(slot),
                      MixRandom(seed, static_cast<uint64_t>(i)), data);
   };

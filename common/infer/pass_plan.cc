@@ -60,8 +60,11 @@ absl::Status PassPlan::Build(absl::Span<const PassSession> pass,
         absl::StrFormat("pass: %d rows, want at most %d", total, max_rows));
   }
   for (const PassSession& source : pass) {
+    // A plan that fails leaves nothing behind: Commit and Logits refer to the
+    // last plan.
     const absl::Status status = AddSession(source, config, cache);
     if (!status.ok()) {
+      // A half-made plan must not be found by a later call.
       *this = PassPlan();
       return status;
     }
@@ -112,6 +115,8 @@ absl::Status PassPlan::AddSession(const PassSession& source,
     rows.push_back(std::move(row));
   }
   // Full blocks are read from their pages; AddTiles handles the rest.
+  // The table may have reserved pages beyond; only whole committed ones are
+  // shared by all rows.
   const std::vector<int32_t>& pages = *cache.PageTable(source.session);
   session.pages.assign(pages.begin(),
                        pages.begin() + session.committed / kKvPageTokens);
@@ -164,11 +169,15 @@ void PassPlan::AddTiles(const PlanSession& session,
   const int32_t partial =
       static_cast<int32_t>(session.committed % kKvPageTokens);
   const auto block = [&](int32_t r) {
+    // Positions of a row and its parent differ by one, so a path enters each
+    // block once.
     return rows[r].position / kKvPageTokens;
   };
 
   // From the last row up: each row without a tile is the deepest row of a new
   // one.
+  // From the deepest rows: a tile made for one serves its ancestors in the
+  // block, so that rows of a chain share one.
   std::vector<int32_t> tile_of(session.rows, -1);
   for (int32_t r = first + session.rows - 1; r >= first; --r) {
     if (tile_of[r - first] >= 0) continue;
@@ -182,6 +191,7 @@ void PassPlan::AddTiles(const PlanSession& session,
       tile.rows.push_back(a);
     }
     std::reverse(tile.rows.begin(), tile.rows.end());
+    // Its committed keys lie in a page of the cache.
     if (block(r) == first_block && partial > 0) {
       tile.committed = partial;
       tile.page = pages[first_block];
@@ -219,6 +229,8 @@ absl::Status PassPlan::CheckPath(const PlanSession& session,
           "session %d: commit of row %d, the last pass had rows 0..%d",
           session.id, row, session.rows - 1));
     }
+    // A path that skips a row, or joins two, would commit KV computed after
+    // another context.
     if (rows[session.first_row + row].parent != parent) {
       return absl::InvalidArgumentError(absl::StrFormat(
           "session %d: commit of row %d, which is no child of the row before",

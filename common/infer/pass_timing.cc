@@ -46,6 +46,7 @@ void PassTiming::Observe(int32_t rows, absl::Duration took) {
   Point& point = classes_[ClassOf(rows)];
   if (point.rows == 0) point = {count, seconds};
   // One stall must not distort a class for a long time.
+  // A class that is new has its own value as the average.
   seconds = std::min(seconds, kMostOfAverage * point.seconds);
   point.rows += kNewest * (count - point.rows);
   point.seconds += kNewest * (seconds - point.seconds);
@@ -55,6 +56,7 @@ double PassTiming::Seconds(double rows) const {
   Point before;
   for (const Point& point : classes_) {
     if (point.rows == 0) continue;
+    // Times never fall with rows: noise must not make more rows look cheaper.
     const double seconds = std::max(point.seconds, before.seconds);
     if (point.rows >= rows) {
       if (before.rows == 0) return seconds;
@@ -63,6 +65,8 @@ double PassTiming::Seconds(double rows) const {
     }
     before = {point.rows, seconds};
   }
+  // Beyond the last class in proportion, an upper bound where a fixed part
+  // exists.
   return before.rows == 0 ? 0 : before.seconds * rows / before.rows;
 }
 
@@ -101,6 +105,7 @@ absl::StatusOr<PassTiming> PassTiming::Measure(Backend& backend,
       const auto took = TimeOf(backend, opened.session, rows);
       status = took.status();
       if (took.ok() && run >= 0) best = std::min(best, *took);
+      // At least one run of each size counts even if it used up the budget.
       if (MonotonicNow() >= end) break;
     }
     if (status.ok() && best < absl::InfiniteDuration()) {

@@ -42,6 +42,7 @@ absl::StatusOr<OpenedSession> PlannedBackend::Open(
 }
 
 absl::Status PlannedBackend::Close(SessionId session) {
+  // The rows' plan may name a page that the close gives back.
   last_pass_.erase(session);
   return cache_.Close(session);
 }
@@ -79,6 +80,8 @@ void PlannedBackend::MakeMasks(absl::Span<const PassSession> pass) {
 
 absl::Status PlannedBackend::Forward(absl::Span<const PassSession> pass,
                                      PassResult& result) {
+  // From here on nothing of the last pass can be committed, whatever happens to
+  // this one.
   last_pass_.clear();
   result.outputs.clear();
   FORETOKEN_RETURN_IF_ERROR(plan_.Build(pass, config_, cache_, max_rows_));
@@ -101,6 +104,7 @@ absl::Status PlannedBackend::Commit(SessionId session,
   FORETOKEN_ASSIGN_OR_RETURN(const int64_t length,
                              cache_.CommittedLength(session));
   const auto last = last_pass_.find(session);
+  // Once: the rows' slots belong to the session now.
   if (last == last_pass_.end() || last->second.committed) {
     return absl::FailedPreconditionError(absl::StrFormat(
         "session %d: nothing to commit, %s", session,
@@ -109,6 +113,8 @@ absl::Status PlannedBackend::Commit(SessionId session,
   }
   const PlanSession& planned = plan_.sessions[last->second.index];
   FORETOKEN_RETURN_IF_ERROR(plan_.CheckPath(planned, rows));
+  // Before any KV is moved, so that a lack of pages leaves the session as it
+  // was.
   FORETOKEN_RETURN_IF_ERROR(
       cache_.Reserve(session, length + static_cast<int64_t>(rows.size())));
   FORETOKEN_RETURN_IF_ERROR(

@@ -18,12 +18,16 @@ struct Uniform {
 
 Uniform RangeOf(const TensorSlot& slot, const ModelConfig& config) {
   // The half width of a uniform distribution is sqrt(3) standard deviations.
+  // Variance 1/cols keeps activations near 1; the standard deviation of a
+  // uniform distribution is its half width over sqrt(3).
   const float matrix = std::sqrt(3.0f / static_cast<float>(slot.cols));
   switch (slot.role) {
     case TensorRole::kEmbedding:
     case TensorRole::kMatrix:
       return {0.0f, matrix};
     case TensorRole::kResidualMatrix:
+      // Residual matrices add up over layers (two a layer), so each is scaled
+      // down by the square root of their number.
       return {0.0f,
               matrix / std::sqrt(2.0f * static_cast<float>(config.n_layers))};
     case TensorRole::kNorm:
@@ -42,6 +46,8 @@ void Fill(Uniform range, uint64_t key, int64_t count, uint8_t* data,
   for (int64_t i = 0; i < count; i += 4) {
     uint64_t word = MixRandom(key, static_cast<uint64_t>(i / 4));
     Element elements[4];
+    // The order of bytes in the word defines the values, so they are equal on
+    // every little-endian machine.
     for (Element& element : elements) {
       const int16_t bits = static_cast<int16_t>(word & 0xffffu);
       word >>= 16;
@@ -56,6 +62,7 @@ void Fill(Uniform range, uint64_t key, int64_t count, uint8_t* data,
 // Blocks of random quants whose scales span the range.
 void FillBlocks(Uniform range, WeightType type, uint64_t key, int64_t count,
                 uint8_t* data) {
+  // Matrices only, which are centred at 0.
   FORETOKEN_CHECK(range.centre == 0.0f);
   const int64_t bytes = WeightTypeBytes(type, count);
   for (int64_t i = 0; i < bytes; i += 8) {

@@ -15,6 +15,7 @@ double Llama3Frequency(double frequency, const RopeScaling& scaling) {
   const double turns = original * frequency / (2.0 * kPi);
   if (turns < scaling.low_freq_factor) return frequency / scaling.factor;
   if (turns > scaling.high_freq_factor) return frequency;
+  // Linear between the two limits, as the model's own code does.
   const double smooth =
       (turns - scaling.low_freq_factor) /
       (static_cast<double>(scaling.high_freq_factor) - scaling.low_freq_factor);

@@ -53,6 +53,7 @@ absl::StatusOr<Json> ParseHeader(absl::string_view text) {
 
 // Returns a non-negative JSON integer, or nullopt.
 std::optional<uint64_t> ReadUnsigned(const Json& value) {
+  // Signed or fractional numbers are refused, even 1.0.
   if (!value.is_number_unsigned()) return std::nullopt;
   return value.get<uint64_t>();
 }
@@ -118,6 +119,7 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
   }
   entry.begin = *ReadUnsigned((*offsets)[0]);
   entry.end = *ReadUnsigned((*offsets)[1]);
+  // Both ends come from the file, so the range is compared with the shape.
   if (entry.end < entry.begin || entry.end - entry.begin != bytes) {
     return absl::InvalidArgumentError(absl::StrCat(
         "data_offsets [", entry.begin, ", ", entry.end, "], want ", bytes,
@@ -129,6 +131,8 @@ absl::StatusOr<Entry> ReadEntry(const std::string& name, const Json& json) {
 // The ranges, in order, must be contiguous from 0 to `data_bytes`.
 absl::Status CheckTiling(const std::vector<Entry>& entries,
                          uint64_t data_bytes) {
+  // Without gaps: bytes that no tensor claims could hold anything, and two
+  // files that load alike would differ.
   uint64_t expected = 0;
   for (const Entry& entry : entries) {
     if (entry.begin != expected) {
@@ -162,6 +166,7 @@ absl::StatusOr<std::vector<SafetensorsTensor>> Parse(
                      " bytes long, want at least the 8 of a header length"));
   }
   uint64_t header_bytes = 0;
+  // Byte by byte: the field is little-endian, wherever this runs.
   for (uint64_t i = 0; i < kLengthBytes; ++i) {
     header_bytes |= static_cast<uint64_t>(bytes[i]) << (8 * i);
   }
@@ -170,6 +175,7 @@ absl::StatusOr<std::vector<SafetensorsTensor>> Parse(
         absl::StrCat("header length is ", header_bytes, ", want at most ",
                      kMaxSafetensorsHeaderBytes));
   }
+  // Subtracted, since the sum may wrap.
   if (header_bytes > bytes.size() - kLengthBytes) {
     return absl::InvalidArgumentError(
         absl::StrCat("header length is ", header_bytes, ", but only ",
@@ -190,6 +196,7 @@ absl::StatusOr<std::vector<SafetensorsTensor>> Parse(
 
   std::vector<Entry> entries;
   for (const auto& [name, json] : header.items()) {
+    // Free text about the file, which changes nothing.
     if (name == "__metadata__") continue;
     if (name.empty() || name.size() > kMaxTensorName) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -202,6 +209,7 @@ absl::StatusOr<std::vector<SafetensorsTensor>> Parse(
     entries.push_back(*std::move(entry));
   }
   // By position in the data, for CheckTiling.
+  // The header is sorted by name, the data by offset.
   std::sort(entries.begin(), entries.end(), [](const Entry& a, const Entry& b) {
     return std::tie(a.begin, a.end, a.tensor.name) <
            std::tie(b.begin, b.end, b.tensor.name);
@@ -234,6 +242,7 @@ std::string SerializeSafetensors(absl::Span<const SafetensorsSource> tensors) {
   uint64_t offset = 0;
   for (const SafetensorsSource& source : tensors) {
     int64_t elements = 1;
+    // The caller's own shapes; they are small.
     for (const int64_t dim : source.shape) elements *= dim;
     const uint64_t bytes =
         static_cast<uint64_t>(WeightTypeBytes(source.type, elements));
@@ -245,6 +254,7 @@ std::string SerializeSafetensors(absl::Span<const SafetensorsSource> tensors) {
   }
   std::string text = DumpJson(header);
   // Padding the header with spaces aligns the data to 8 bytes.
+  // Readers map the file and use tensors in place.
   text.resize((text.size() + 7) / 8 * 8, ' ');
 
   std::string file;

@@ -42,6 +42,7 @@ void Registry::AddTotal(const Spec& spec, std::function<int64_t()> total) {
 prometheus::Counter& Registry::GetCounter(const Spec& spec,
                                           const std::string& value,
                                           const std::string& second) {
+  // Registering a family twice returns the first; so does adding equal labels.
   FORETOKEN_CHECK(spec.kind == Kind::kCounter);
   return prometheus::BuildCounter()
       .Name(spec.name)

@@ -71,6 +71,8 @@ MetricFamily Rename(const MetricFamily& family, const Renamed& renamed,
     const std::string kept = renamed.kept_label == nullptr
                                  ? ""
                                  : ValueOf(metric, renamed.kept_label);
+    // vLLM has one series where ours has one per label value: sum, as a query
+    // over ours would.
     const auto [place, inserted] = places.emplace(kept, result.metric.size());
     if (!inserted) {
       ClientMetric& sum = result.metric[place->second];
@@ -101,6 +103,8 @@ std::vector<MetricFamily> VllmFamilies(const std::vector<MetricFamily>& ours,
                                        const std::string& model_name) {
   std::vector<MetricFamily> families;
   for (const Renamed& renamed : kRenamed) {
+    // A process that lacks the metric, such as a drafter, shows nothing rather
+    // than 0.
     const MetricFamily* const family = Find(ours, renamed.ours);
     if (family == nullptr || family->metric.empty()) continue;
     families.push_back(Rename(*family, renamed, model_name));

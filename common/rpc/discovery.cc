@@ -26,6 +26,7 @@ absl::Status ValidateTarget(const std::string& target) {
   if (!absl::StartsWith(name, "dns:")) return ValidateAddress(target);
   const bool whole = absl::ConsumePrefix(&name, kDnsPrefix);
   const std::string host_port(name);
+  // Port 0 asks the system for a port when listening; nothing answers there.
   if (whole && !IsUnixAddress(host_port) && PortOf(name) != "0" &&
       ValidateAddress(host_port).ok()) {
     return absl::OkStatus();
@@ -59,6 +60,7 @@ class Discovery::State {
     for (const std::string& target : targets) {
       absl::string_view host_port = target;
       if (absl::ConsumePrefix(&host_port, kDnsPrefix)) {
+        // Addresses that are given do not change and need no thread.
         names_.push_back({std::string(host_port), {}, false, false});
       } else {
         Add({target, ""}, given_);
@@ -117,6 +119,7 @@ void Discovery::State::Follow(size_t index) {
       host_port = names_[index].host_port;
       names_[index].in_lookup = true;
     }
+    // Outside mu_: a name server may take a minute to answer.
     absl::StatusOr<std::vector<std::string>> found =
         resolver_->Resolve(host_port);
     {
@@ -144,6 +147,7 @@ void Discovery::State::Note(Name& name,
   // all members vanish. Logged once per outage.
   name.failed = failed;
   if (failed) return;
+  // Name servers rotate the order, which is no change of the members.
   std::sort(found->begin(), found->end());
   if (*found != name.addresses) {
     FORETOKEN_LOG(kInfo, name.host_port, " is ", absl::StrJoin(*found, " "));
@@ -200,6 +204,8 @@ Discovery::Discovery(const DiscoveryOptions& options,
                      const std::vector<std::string>& targets,
                      OnMembers on_members)
     : state_(std::make_shared<State>(options, targets, std::move(on_members))) {
+  // Before any thread starts, so that the first report has the given addresses
+  // and comes inside the constructor.
   state_->Report();
   for (size_t i = 0; i < state_->names(); ++i) {
     threads_.emplace_back([state = state_, i] { state->Follow(i); });

@@ -12,6 +12,8 @@
 namespace foretoken {
 namespace {
 
+// Bad values are cut before they are repeated: a message goes into logs and
+// answers.
 constexpr size_t kShownLength = 64;  // of a bad value, in messages
 
 std::string Quoted(absl::string_view text) {
@@ -28,10 +30,14 @@ bool IsName(absl::string_view text) {
 }  // namespace
 
 absl::StatusOr<ModeSpec> ModeSpec::Parse(absl::string_view text) {
+  // The text may come from a request; everything after this is linear or
+  // quadratic in a small number.
   if (text.size() > kMaxLength) {
     return absl::InvalidArgumentError(absl::StrCat(
         "mode: ", text.size(), " bytes, want at most ", kMaxLength));
   }
+  // The first colon ends the name, so values may contain colons; only commas
+  // are excluded, since they separate parameters.
   const size_t colon = text.find(':');
   std::vector<std::pair<std::string, std::string>> parameters;
   if (colon != absl::string_view::npos) {
@@ -76,6 +82,7 @@ absl::StatusOr<ModeSpec> ModeSpec::Create(
           absl::StrCat("mode ", Quoted(name), ": parameter ", Quoted(key),
                        " is ", Quoted(value), ", want a value without commas"));
     }
+    // Quadratic, in at most kMaxParameters.
     for (size_t before = 0; before < i; ++before) {
       if (parameters[before].first == key) {
         return absl::InvalidArgumentError(
@@ -97,6 +104,9 @@ std::string ModeSpec::ToString() const {
 }
 
 const std::string* ModeReader::Find(ModeParameter parameter) {
+  // Every reader asks in the same order, and each question is kept: the list of
+  // what was asked is the list of what the mode knows, for help texts and for
+  // Finish.
   asked_.push_back(std::move(parameter));
   for (const auto& [name, value] : spec_.parameters()) {
     if (name == asked_.back().key) return &value;
@@ -106,6 +116,8 @@ const std::string* ModeReader::Find(ModeParameter parameter) {
 
 void ModeReader::Fail(absl::string_view key, const std::string& value,
                       const std::string& want) {
+  // The first bad value is reported; parsing goes on with defaults, so that
+  // each reader stays a plain sequence of questions.
   if (!status_.ok()) return;
   status_ = absl::InvalidArgumentError(
       absl::StrCat("mode '", spec_.name(), "': parameter '", key, "' is ",
@@ -144,6 +156,8 @@ std::optional<int> ModeReader::IntOrAuto(absl::string_view key, int min,
 
 double ModeReader::Double(absl::string_view key, double default_value,
                           double min, double max) {
+  // SimpleAtod accepts "nan" and "inf"; NaN would pass no comparison below and
+  // still be stored.
   const std::string* text = Find({std::string(key),
                                   ModeParameter::Type::kDouble,
                                   absl::StrCat(default_value),
@@ -191,6 +205,8 @@ int ModeReader::Choice(absl::string_view key,
 
 absl::Status ModeReader::Finish() const {
   FORETOKEN_RETURN_IF_ERROR(status_);
+  // After the reader has asked everything, so any parameter that it did not ask
+  // for is unknown.
   const auto key_of = [](std::string* out, const ModeParameter& parameter) {
     absl::StrAppend(out, parameter.key);
   };

@@ -43,8 +43,12 @@ ModeOptions ReadOuroboros(ModeReader& read, ModeUse) {
   options.refinement = read.Bool("refinement", options.refinement);
   options.warm_start = read.Bool("warm_start", options.warm_start);
   options.passes = read.Int("passes", options.passes, 0, kMaxDraftNodes);
+  // `lookahead` falls back to the window as it was given, not to a constant:
+  // the paper uses the same number for both.
   options.lookahead = read.Int("lookahead", options.window, 0, Pool::kMaxWidth);
   options.context = read.Bool("context", options.context);
+  // Only a mode without any parameter is by price: one named value means that
+  // the request wants the paper's fixed shape.
   return read.spec().parameters().empty() ? OuroborosOptions::ByPrice()
                                           : options;
 }
@@ -54,6 +58,9 @@ ModeOptions ReadNgramTrie(ModeReader& read, ModeUse use) {
   const bool replay = use == ModeUse::kReplay;
   O options;
   options.n = read.Int("n", options.n, 2, O::kMaxN);
+  // A context of n - 1 tokens at most precedes the last token of an n-gram; `n`
+  // The replay tool keeps the paper's name for the parameter.
+  // is read before for that reason.
   options.longest_match = read.Int(
       replay ? "lp" : "match_length",
       std::min(options.longest_match, options.n - 1), 1, options.n - 1);
@@ -95,6 +102,8 @@ ModeOptions ReadPhrasePool(ModeReader& read, ModeUse) {
 
 ModeOptions ReadAuto(ModeReader& read, ModeUse use) {
   AutoOptions options;
+  // Requests leave all of it to the drafter; replay switches parts off to
+  // measure each.
   if (use == ModeUse::kRequest) return options;
   options.request = read.Bool("request", options.request);
   options.history = read.Bool("history", options.history);
@@ -143,6 +152,7 @@ std::string PresetNames() {
 absl::StatusOr<ModeSpec> WithoutAuto(const ModeReader& read) {
   auto parameters = read.spec().parameters();
   for (const ModeParameter& parameter : read.parameters()) {
+    // Only "auto" itself is left out; a number that was given stays.
     if (parameter.default_value != kAutoValue) continue;
     parameters.erase(
         std::remove(parameters.begin(), parameters.end(),
@@ -173,6 +183,8 @@ struct Fits {
   const TreeLimits& limits;
 
   absl::Status operator()(const DraftModelOptions& options) const {
+    // Without a number the drafter chooses its own, within the limits; 1 always
+    // fits.
     return CheckNodes("gamma", options.gamma.value_or(1), limits);
   }
   // The target's own window takes rows besides those of the draft.
@@ -206,6 +218,8 @@ struct Fits {
 int32_t LookaheadRows(int columns, int ngram) {
   int32_t most = 0;
   for (int levels = 1; levels < ngram && columns > 0; ++levels) {
+    // Minus 1: the first column of level 1 is the last committed token, row 0,
+    // which is counted elsewhere.
     most = std::max(most, levels * (columns + ngram - 1 - levels) - 1);
   }
   return most;
@@ -237,6 +251,7 @@ absl::Span<const ModeInfo> ModeTable() { return kTable; }
 std::vector<std::string> DraftingServices() {
   std::vector<std::string> services;
   for (const ModeInfo& mode : kTable) {
+    // Several modes use one service; it is listed once, at its first mode.
     if (!mode.service.empty() &&
         !absl::c_linear_search(services, mode.service)) {
       services.emplace_back(mode.service);
@@ -246,6 +261,8 @@ std::vector<std::string> DraftingServices() {
 }
 
 std::vector<ModeParameter> ParametersOf(const ModeInfo& mode, ModeUse use) {
+  // The reader's questions tell the parameters, so help and parser cannot
+  // disagree.
   const ModeSpec none;
   ModeReader read(none);
   mode.read(read, use);
@@ -297,6 +314,8 @@ absl::StatusOr<Mode> Mode::Parse(absl::string_view text, ModeUse use) {
 }
 
 absl::StatusOr<Mode> Mode::Create(ModeSpec spec, ModeUse use) {
+  // A preset becomes plain parameters before the table is searched: the
+  // options, the spec that is sent on and the log all show the values.
   if (spec.name() == kOuroboros) {
     FORETOKEN_ASSIGN_OR_RETURN(spec, ExpandOuroborosPreset(std::move(spec)));
   }
@@ -307,6 +326,7 @@ absl::StatusOr<Mode> Mode::Create(ModeSpec spec, ModeUse use) {
     mode.info_ = &info;
     mode.options_ = info.read(read, use);
     FORETOKEN_RETURN_IF_ERROR(read.Finish());
+    // Last, as it needs the reader's list of questions.
     FORETOKEN_ASSIGN_OR_RETURN(mode.spec_, WithoutAuto(read));
     return mode;
   }

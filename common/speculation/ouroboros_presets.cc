@@ -13,6 +13,8 @@ namespace {
 
 constexpr absl::string_view kKey = "preset";
 
+// The paper's table of hyperparameters, by task and model pair (Ouroboros,
+// arXiv:2402.13720).
 // Name, gamma, window, beta, suffixes.
 constexpr OuroborosPreset kPresets[] = {
     {"paper", 12, 20, 8, 3},
@@ -62,6 +64,7 @@ absl::StatusOr<ModeSpec> ExpandOuroborosPreset(ModeSpec spec) {
                         absl::StrAppend(out, known.name);
                       })));
   }
+  // Removed first, so that Create does not take it for a parameter of the mode.
   parameters.erase(named);
   const std::pair<absl::string_view, int> values[] = {
       {"gamma", preset->gamma},
@@ -69,6 +72,7 @@ absl::StatusOr<ModeSpec> ExpandOuroborosPreset(ModeSpec spec) {
       {"beta", preset->beta},
       {"suffixes", preset->suffixes}};
   for (const auto& [key, value] : values) {
+    // Parameters that are given beside the preset win over it.
     if (find(key) != parameters.end()) continue;
     parameters.emplace_back(std::string(key), absl::StrCat(value));
   }

@@ -19,11 +19,15 @@ absl::Status TokenTree::Check(absl::Span<const TokenId> tokens,
   }
   const int32_t size = static_cast<int32_t>(tokens.size());
   for (int32_t i = 0; i < size; ++i) {
+    // Parents before children: readers scan once, and no node can be its own
+    // ancestor.
     if (parents[i] < kRootParent || parents[i] >= i) {
       return absl::InvalidArgumentError(absl::StrCat("token tree: node ", i,
                                                      " has parent ", parents[i],
                                                      ", want -1..", i - 1));
     }
+    // Ids above the vocabulary are the verifier's to refuse; the tree does not
+    // know its size.
     if (tokens[i] < 0) {
       return absl::InvalidArgumentError(absl::StrCat(
           "token tree: node ", i, " has token ", tokens[i], ", want >= 0"));
@@ -47,6 +51,7 @@ absl::StatusOr<TokenTree> TokenTree::Create(std::vector<TokenId> tokens,
                                             std::vector<int32_t> parents,
                                             absl::Span<const int32_t> probes) {
   FORETOKEN_RETURN_IF_ERROR(Check(tokens, parents, probes));
+  // Empty stands for "no probes", the usual case, which then costs no memory.
   std::vector<bool> probe(probes.empty() ? 0 : tokens.size());
   for (const int32_t node : probes) probe[node] = true;
   DraftTree nodes;
@@ -56,12 +61,18 @@ absl::StatusOr<TokenTree> TokenTree::Create(std::vector<TokenId> tokens,
 }
 
 TokenTree TokenTree::FromValid(DraftTree nodes, std::vector<bool> probe) {
+  // In debug builds only: callers on the hot path have built the tree from
+  // parts that were checked.
   assert(Check(nodes.tokens, nodes.parents, {}).ok());
   assert(probe.empty() || probe.size() == nodes.tokens.size());
   TokenTree tree;
+  // The empty tree has no representation; plain decoding makes one in every
+  // round.
   if (nodes.size() == 0) return tree;
   const int probes =
       static_cast<int>(std::count(probe.begin(), probe.end(), true));
+  // Shared and immutable: copies of a tree go to several threads without
+  // copying its nodes.
   auto rep = std::make_shared<Rep>();
   rep->draft_nodes = nodes.size() - probes;
   rep->nodes = std::move(nodes);

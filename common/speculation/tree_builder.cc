@@ -9,6 +9,8 @@ namespace foretoken {
 namespace {
 
 uint64_t ChildKey(int32_t parent, TokenId token) {
+  // Parent in the high half, -1 included as 0xffffffff: the pair of 32-bit
+  // values is the key, so different children never collide.
   return static_cast<uint64_t>(static_cast<uint32_t>(parent)) << 32 |
          static_cast<uint32_t>(token);
 }
@@ -38,10 +40,14 @@ void TreeBuilder::Add(int proposer, const DraftTree& tree,
   capped_.resize(tree.tokens.size());
   for (size_t i = 0; i < merged_.size(); ++i) {
     const int32_t own_parent = tree.parents[i];
+    // A child cannot be likelier than its parent; drafters that estimate each
+    // node alone may say otherwise. The cap keeps KeepLikeliest's invariant.
     const float limit = own_parent == kRootParent ? 1.0f : capped_[own_parent];
     capped_[i] = probs.empty() ? 0.0f : std::min(limit, probs[i]);
     const int32_t parent =
         own_parent == kRootParent ? kRootParent : merged_[own_parent];
+    // Equal paths of different drafters become one node: the tree is a trie,
+    // and each of its rows is verified once.
     const auto [child, fresh] =
         children_.try_emplace(ChildKey(parent, tree.tokens[i]), size());
     merged_[i] = child->second;
@@ -51,6 +57,8 @@ void TreeBuilder::Add(int proposer, const DraftTree& tree,
       nodes_.push_back(
           {tree.tokens[i], parent, 0, proposer, part, capped_[i], probes});
     }
+    // Also for a fresh node, which then finds its own values and only adds
+    // itself to the proposers.
     Propose(nodes_[merged_[i]], proposer, part, capped_[i], probes);
   }
 }
@@ -62,6 +70,8 @@ void TreeBuilder::KeepLikeliest(size_t count, bool in_order) {
     return nodes_[a].prob != nodes_[b].prob ? nodes_[a].prob > nodes_[b].prob
                                             : a < b;
   };
+  // nth_element is linear; only a price needs the order among those that are
+  // kept.
   if (count < drafts_.size()) {
     std::nth_element(drafts_.begin(), drafts_.begin() + count, drafts_.end(),
                      likelier);
@@ -81,6 +91,8 @@ TokenTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
   const size_t fit =
       std::min<size_t>({drafts_.size(), static_cast<size_t>(max_draft_nodes),
                         static_cast<size_t>(max_nodes)});
+  // Without a price all nodes that fit are kept, and whole trees need no order
+  // at all.
   const bool priced = price != nullptr && fit > 0;
   const bool whole = fit == drafts_.size();
   if (priced || !whole) KeepLikeliest(fit, priced);
@@ -88,12 +100,15 @@ TokenTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
     priced_.clear();
     for (const int32_t index : drafts_) priced_.push_back(nodes_[index].prob);
     const int worth = price(priced_);
+    // The price may ask for more than there is, which keeps everything.
     FORETOKEN_CHECK(worth >= 0);
     if (static_cast<size_t>(worth) < fit) drafts_.resize(worth);
   }
   // Back to the order of arrival, in which parents come first.
   if (priced || !whole) std::sort(drafts_.begin(), drafts_.end());
 
+  // Parents are added before their children, since a parent's index in nodes_
+  // is smaller; `row_of_` is then known when a child asks.
   DraftTree tree;
   const size_t most =
       std::min(static_cast<size_t>(max_nodes), drafts_.size() + probes_.size());
@@ -118,10 +133,12 @@ TokenTree TreeBuilder::Build(int max_draft_nodes, int max_nodes,
   for (const int32_t index : drafts_) take(index);
   const int draft_nodes = tree.size();
   for (const int32_t index : probes_) {
+    // Probes come last and take only what drafts leave.
     if (tree.size() == max_nodes) break;
     take(index);
   }
   std::vector<bool> probe;
+  // No probe was taken: empty means that all are draft nodes.
   if (tree.size() > draft_nodes) {
     probe.assign(tree.tokens.size(), true);
     std::fill_n(probe.begin(), draft_nodes, false);

@@ -44,7 +44,10 @@ Json SpanJson(const Span& span, absl::Duration to_wall) {
   json["parentSpanId"] = Hex(span.parent);
   json["name"] = std::string(span.name);
   json["kind"] = static_cast<int>(span.kind);
+  // Spans are timed by the monotonic clock, which no step of the wall clock can
+  // reorder; one offset for all keeps their distances.
   json["startTimeUnixNano"] = Nanos(span.start + to_wall);
+  // A collector may reject a span that ends before it begins.
   json["endTimeUnixNano"] = Nanos(std::max(span.start, span.end) + to_wall);
   json["attributes"] = Json::array();
   for (const auto& [key, value] : span.attributes) {

@@ -19,6 +19,7 @@ bool ReadHex(absl::string_view text, std::array<uint8_t, kBytes>& out) {
   for (size_t i = 0; i < kBytes; ++i) {
     int value = 0;
     for (const char digit : text.substr(2 * i, 2)) {
+      // Upper case is refused, as the specification says.
       const bool number = digit >= '0' && digit <= '9';
       if (!number && (digit < 'a' || digit > 'f')) return false;
       value = value * 16 + (number ? digit - '0' : digit - 'a' + 10);
@@ -61,6 +62,7 @@ std::optional<TraceContext> TraceContext::Parse(absl::string_view header) {
       IsZero(context.span)) {
     return std::nullopt;
   }
+  // Other flags are of later versions and are not passed on.
   context.sampled = (flags[0] & kSampledFlag) != 0;
   return context;
 }
@@ -79,6 +81,7 @@ TraceContext TraceContext::Child() const {
     return std::mt19937_64(seed);
   }();
   TraceContext child = *this;
+  // All zeros is the invalid id.
   do {
     uint64_t bits = random();
     for (uint8_t& byte : child.span) {

@@ -26,6 +26,8 @@ absl::StatusOr<std::vector<DatastoreSpec>> ParseSpecs(
   for (const std::string& text : texts) {
     FORETOKEN_ASSIGN_OR_RETURN(DatastoreSpec spec, DatastoreSpec::Parse(text));
     if (!names.insert(spec.name).second) {
+      // The name is what requests choose by, and each has its own version,
+      // thread and metrics.
       return absl::InvalidArgumentError(
           absl::StrCat("datastore \"", spec.name, "\": named twice"));
     }
@@ -66,6 +68,7 @@ absl::StatusOr<DatastoreSpec> DatastoreSpec::Parse(const std::string& text) {
     return absl::InvalidArgumentError(absl::StrCat(
         "datastore \"", text, "\": want NAME=FILE or NAME=postgres"));
   }
+  // Names may not contain "=", files may: the first one divides.
   DatastoreSpec spec;
   spec.name = text.substr(0, equals);
   FORETOKEN_RETURN_IF_ERROR(CheckDatastoreName(spec.name));
@@ -103,10 +106,14 @@ void CrestService::AddFlags(Flags& flags) {
              "Serve Publish: every caller may switch versions");
   AddIngestFlags(flags, server.ingest, postgres.published);
   flags.Require("datastore", [this] {
+    // Parsed here only for the message that names the flag; Make parses again
+    // what is then known to be good.
     return std::string(ParseSpecs(datastores).status().message());
   });
   flags.Require("postgres-url", [this]() -> std::string {
     const auto specs = ParseSpecs(datastores);
+    // Errors of the list are reported by the check above; a second message
+    // would only repeat them.
     if (!specs.ok() || !postgres.url.empty()) return "";
     for (const DatastoreSpec& spec : *specs) {
       if (spec.file.empty()) return "required by --datastore NAME=postgres";
@@ -132,6 +139,9 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestService::Make(
   for (const DatastoreSpec& spec : specs) {
     NamedOrigin named;
     named.name = spec.name;
+    // A file is read before the server answers, or it does not start.
+    // PostgreSQL may be down at start, so versions from it are loaded later and
+    // requests get no drafts meanwhile.
     named.load_at_start = !spec.file.empty();
     if (spec.file.empty()) {
       named.origin = std::make_unique<PgOrigin>(spec.name, postgres);

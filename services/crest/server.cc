@@ -45,8 +45,11 @@ absl::StatusOr<std::unique_ptr<CrestServer>> CrestServer::Create(
   }
   std::vector<std::string> names;
   for (const NamedOrigin& named : origins) names.push_back(named.name);
+  // With all names, because the metrics look their children up once.
   std::unique_ptr<CrestServer> server(
       new CrestServer(options, CrestMetrics(registry, names)));
+  // `*server` gets the reports of loads, which may come at once from other
+  // threads; everything that they use (metrics_, health_mu_) exists already.
   FORETOKEN_ASSIGN_OR_RETURN(
       server->datastores_,
       Datastores::Create(std::move(origins), options.datastores, *server));
@@ -92,6 +95,7 @@ grpc::ServerUnaryReactor* CrestServer::Publish(
     grpc::CallbackServerContext* context, const v1::PublishRequest* request,
     v1::PublishResponse* response) {
   if (!options_.enable_publish) {
+    // Answered before the queue, so that a disabled method costs no thread.
     grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
     reactor->Finish(rpc::ToGrpcStatus(absl::UnimplementedError(
         "Publish is not enabled on this server (--enable-publish)")));
@@ -109,6 +113,8 @@ grpc::ServerUnaryReactor* CrestServer::RunBlocking(
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   const absl::Status submitted =
       blocking_->Submit([reactor, work = std::move(work)] {
+        // The reactor belongs to gRPC and deletes itself after Finish, which is
+        // called exactly once on every path.
         reactor->Finish(rpc::ToGrpcStatus(work()));
       });
   if (!submitted.ok()) {
@@ -124,6 +130,8 @@ absl::Status CrestServer::List(const v1::ListVersionsRequest& request,
                              datastores_->Find(request.datastore()));
   absl::StatusOr<std::vector<VersionInfo>> versions =
       datastore->origin().List();
+  // Read once: it may be switched at any time, and the answer must not name two
+  // versions as the served one.
   const std::shared_ptr<const ServedVersion> served = datastore->current();
   if (!versions.ok()) {
     // The served version is known without the store.
@@ -147,6 +155,7 @@ absl::Status CrestServer::List(const v1::ListVersionsRequest& request,
 
 absl::Status CrestServer::SwitchTo(const v1::PublishRequest& request,
                                    v1::PublishResponse& response) const {
+  // Versions count from 1; 0 is an unset field.
   if (request.version() <= 0) {
     return absl::InvalidArgumentError(
         absl::StrCat("version: ", request.version(), ", want a version"));
@@ -168,6 +177,8 @@ bool CrestServer::Ready() const { return datastores_->AnyReady(); }
 std::vector<rpc::PartHealth> CrestServer::Parts() const {
   std::vector<rpc::PartHealth> parts;
   for (const auto& [name, datastore] : datastores_->all()) {
+    // One health entry for each datastore beside that of the service, so that a
+    // probe may ask for the one it needs.
     parts.push_back(
         {absl::StrCat(health_name(), "/", name), datastore->state().ok()});
   }

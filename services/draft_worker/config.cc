@@ -25,6 +25,8 @@ constexpr int32_t kTimedRows = 64;
 absl::Status ChooseHead(const Tokenizer& tokenizer,
                         DraftWorkerService& service) {
   std::vector<TokenId>& first = service.backend.head_first;
+  // First the tokens without which chats do not work: they are rare in a
+  // corpus, so a prior alone would leave them out of a small vocabulary.
   first = ControlIds(tokenizer.vocabulary());
   if (service.prior.empty() || service.loading.vocabulary == 0) {
     return absl::OkStatus();
@@ -48,6 +50,8 @@ absl::Status ReadTokenizer(DraftWorkerService& service) {
   }
   FORETOKEN_RETURN_IF_ERROR(ChooseHead(*tokenizer, service));
   service.server.tokenizer_fingerprint = tokenizer->fingerprint_bytes();
+  // Models often have more rows of logits than tokens; ids beyond the
+  // tokenizer's are never right and would fail the target's checks.
   if (service.engine.vocab_limit == 0) {
     service.engine.vocab_limit = tokenizer->vocab_size();
   }

@@ -3,6 +3,7 @@
 #include <utility>
 
 namespace foretoken::draft_worker {
+// Registered before the server serves, so that no snapshot is missed.
 DraftWorkerServer::DraftWorkerServer(const DraftServerOptions& options,
                                      std::unique_ptr<DraftEngine> engine,
                                      metrics::Registry& registry)

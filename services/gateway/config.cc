@@ -44,6 +44,9 @@ absl::StatusOr<GatewayConfig> GatewayConfig::Parse(const std::string& version,
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayConfig::Start(
     metrics::Registry& registry) const {
   rpc::ChannelOptions options = channel;
+  // Two clients: one whose channel watches the orchestrator's health, so that
+  // requests fail fast while it does not serve, and one without, which can
+  // still ask it why.
   FORETOKEN_ASSIGN_OR_RETURN(
       auto unwatched, rpc::GenerationClient::Connect(orchestrator, options));
   options.health_service = "foretoken.v1.Generation";
@@ -55,6 +58,8 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayConfig::Start(
                                rpc::Callers::Load(server.key_file));
     FORETOKEN_ASSIGN_OR_RETURN(const std::string own,
                                rpc::LoadClientToken(channel.token_file));
+    // The orchestrator lets this token speak for every caller. A client of the
+    // gateway that knew it could name any caller it liked.
     if (keys->Find(absl::StrCat("Bearer ", own)).has_value()) {
       return absl::InvalidArgumentError(absl::StrCat(
           "--api-key-file: ", server.key_file,

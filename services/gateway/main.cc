@@ -17,8 +17,11 @@ absl::StatusOr<int> Run(int argc, const char* const* argv) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const GatewayConfig config,
       GatewayConfig::Parse(VersionLine("foretoken-gateway"), argc, argv));
+  // The config holds no secrets: flags.Changes() masks them.
   FORETOKEN_LOG(kInfo, "config ", config.changes);
   metrics::Registry registry;
+  // /metrics is up before the server, so that a start that takes long can be
+  // watched.
   FORETOKEN_ASSIGN_OR_RETURN(const auto exposer,
                              metrics::Exposer::Start(config.metrics, registry));
   FORETOKEN_ASSIGN_OR_RETURN(const auto server, config.Start(registry));
@@ -27,6 +30,8 @@ absl::StatusOr<int> Run(int argc, const char* const* argv) {
   if (const std::string url = server->Url(); !url.empty()) {
     FORETOKEN_LOG(kInfo, "serving ", url);
   }
+  // The server works in its own threads; this one only waits. The second signal
+  // ends the process at once.
   const int signal_number = rpc::WaitForSignal();
   FORETOKEN_LOG(kInfo, "signal ", signal_number, ": draining");
   server->Drain(config.drain_timeout);

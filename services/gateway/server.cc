@@ -24,6 +24,8 @@ constexpr absl::Duration kDrainPoll = absl::Milliseconds(10);
 
 absl::StatusOr<std::shared_ptr<const rpc::Callers>> LoadKeys(
     const GatewayServerOptions& options) {
+  // Limits in the file would look as if they were enforced; without
+  // `limits_callers` nothing enforces them.
   if (!options.limits_callers) {
     FORETOKEN_RETURN_IF_ERROR(rpc::CheckNamesOnly(options.key_file));
   }
@@ -53,6 +55,8 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
              "Without keys: let requests from this machine share prefix pages, "
              "as those of one user, unless a proxy forwarded them");
   flags.Require("single-user", [this]() -> std::string {
+    // Response times tell which prefixes were sent before; only addresses that
+    // no other machine reaches keep that within one user.
     if (!gateway.single_user) return "";
     for (const std::string& address : http.listen) {
       // Requests to a socket file never share: most often a proxy calls there.
@@ -70,6 +74,8 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
 }
 
 absl::Status GatewayServerOptions::CheckFiles() const {
+  // Before any connection is made, so that a wrong path ends the start with its
+  // name instead of the first request.
   FORETOKEN_RETURN_IF_ERROR(
       rpc::CheckTlsFiles({http.tls_cert, http.tls_key, http.tls_client_ca}));
   if (!key_file.empty()) {
@@ -85,6 +91,7 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   std::unique_ptr<GatewayServer> server(new GatewayServer(registry));
   GatewayParts parts;
   if (!options.model.empty()) {
+    // The parts hold pointers into the server, which outlives its service.
     FORETOKEN_ASSIGN_OR_RETURN(
         server->chat_, ModelChat::Load(options.model, options.chat_template));
     parts.tokenizer = &server->chat_->tokenizer();
@@ -92,6 +99,8 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   }
   if (!options.key_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(auto callers, LoadKeys(options));
+    // Shared: the keys are reloaded as their file changes, and a look-up may
+    // still run while the server is torn down.
     parts.find_caller = [callers](absl::string_view authorization) {
       return callers->Find(authorization);
     };
@@ -105,9 +114,12 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
   server->tls_ = !options.http.tls_cert.empty();
   parts.page = {std::string(PageHtml()), std::string(PagePolicy())};
   server->generator_ = std::move(generator);
+  // Wall-clock time for what clients see (created, templates that print a
+  // date), `options.clock` for what is measured.
   server->service_ = std::make_unique<GatewayService>(
       options.gateway, std::move(parts), *server->generator_, server->metrics_,
       [] { return absl::Now(); }, options.clock);
+  // Last, since requests arrive as soon as this returns.
   FORETOKEN_ASSIGN_OR_RETURN(
       server->http_,
       BeastServer::Start(options.http, *server->service_, server->metrics_,
@@ -136,6 +148,7 @@ GatewayServer::~GatewayServer() {
 }
 
 void GatewayServer::Stop() {
+  // The HTTP server first: no new request may reach a service that has stopped.
   if (http_ != nullptr) http_->Stop();
   if (service_ != nullptr) service_->Stop();
 }
@@ -147,10 +160,14 @@ void GatewayServer::BeginDrain() {
 
 void GatewayServer::Drain(absl::Duration timeout) {
   const absl::Time deadline = MonotonicNow() + timeout;
+  // Health goes bad first while requests are still taken; load balancers need a
+  // moment to notice, and what they send meanwhile must be served.
   service_->BeginDrain();
   absl::SleepFor(std::min(kNotice, timeout));
   BeginDrain();
+  // Polled: there is no event for "idle", and a drain happens once.
   while (!Idle() && MonotonicNow() < deadline) absl::SleepFor(kDrainPoll);
+  // The count is read before Stop, which ends them.
   if (const int64_t active = http_->active(); active > 0) {
     FORETOKEN_LOG(kWarning, "cut off ", active,
                   " requests at the end of the drain");

@@ -35,6 +35,7 @@ void LocalService::AddFlags(Flags& flags) {
   flags.Require("mode", [this]() -> std::string {
     const auto mode = Mode::Parse(orchestrator.default_mode);
     // The orchestrator's rule reports one that is none.
+    // One bad mode, one message.
     if (!mode.ok()) return "";
     return std::string(
         CheckModeHasSource(*mode, !draft_model.empty(), !crest.empty())
@@ -46,6 +47,8 @@ gateway::GatewayServerOptions LocalService::GatewayOptions(
     bool has_tokenizer) const {
   gateway::GatewayServerOptions options = gateway;
   if (has_tokenizer) options.model = verifier.backend.model;
+  // The process is its own orchestrator: limits in the key file are enforced
+  // here, and so allowed.
   options.limits_callers = true;
   options.gateway.max_request_time = orchestrator.max_request_time;
   return options;
@@ -61,6 +64,8 @@ constexpr char kHere[] = "in-process";
 absl::Status CheckDraftTokenizer(const LocalService& config,
                                  const Tokenizer* target,
                                  const Tokenizer* draft) {
+  // Without a tokenizer (random weights) nothing can be compared; the
+  // vocabulary sizes are checked when the models load.
   if (target == nullptr || draft == nullptr ||
       draft->fingerprint() == target->fingerprint()) {
     return absl::OkStatus();
@@ -82,6 +87,8 @@ absl::Status LocalService::CheckFiles(const Tokenizer* tokenizer) const {
   }
   if (!draft_model.empty()) {
     FORETOKEN_RETURN_IF_ERROR(CheckModel(draft_model));
+    // The tokenizer is read again when the draft model starts; here only files
+    // are checked, before minutes go into loading the target.
     FORETOKEN_ASSIGN_OR_RETURN(const auto draft_tokenizer,
                                LoadModelTokenizer(draft_model));
     FORETOKEN_RETURN_IF_ERROR(
@@ -119,6 +126,8 @@ absl::Status Stack::StartDraftModel(const LocalService& config,
   const BackendOptions& target = config.verifier.backend;
   draft_worker::DraftWorkerService worker;
   worker.loading = config.draft_loading;
+  // Passed on only if the worker can read it: its head keeps the prior's
+  // commonest tokens.
   if (draft_tokenizer != nullptr) worker.prior = config.prior;
   worker.backend.model = config.draft_model;
   worker.backend.backend = target.backend;
@@ -127,6 +136,8 @@ absl::Status Stack::StartDraftModel(const LocalService& config,
   worker.backend.isa = target.isa;
   worker.backend.kv_type = target.kv_type;
   worker.backend.threads = target.threads;
+  // The turns let passes of the two models alternate rather than share the
+  // processors.
   worker.server.loop.turns = turns_;
   // Beside a target, a text is read in short passes.
   worker.engine.max_text_rows = worker.engine.prefill_chunk;
@@ -137,6 +148,9 @@ absl::Status Stack::StartDraftModel(const LocalService& config,
 void Stack::OfferDrafters(orchestrator::DraftServicesOptions* drafters) {
   // (Owned by the servers.)
   const auto here = [](DraftSessions& sessions) {
+    // An aliasing pointer with an empty owner: it points without owning. The
+    // servers outlive the orchestrator, which is destroyed first (see the
+    // order of the members).
     return std::shared_ptr<DraftSessions>(std::shared_ptr<void>(), &sessions);
   };
   const std::shared_ptr<SharedPhrases> phrases(std::shared_ptr<void>(),
@@ -168,11 +182,14 @@ absl::Status Stack::StartGateway(const gateway::GatewayServerOptions& options,
 }
 
 Stack::~Stack() {
+  // Before any member is destroyed: HTTP handlers still call the orchestrator.
   if (gateway_ != nullptr) gateway_->Stop();
 }
 
 void Stack::BeginDrain() {
   if (gateway_ != nullptr) gateway_->BeginDrain();
+  // In this order: a request that the gateway has accepted must still find an
+  // orchestrator that takes it.
   orchestrator_->BeginDrain();
 }
 
@@ -185,6 +202,8 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   std::unique_ptr<Stack> stack(new Stack());
   // Everything that can be wrong is looked at before a model is loaded, which
   // may take minutes.
+  // The ports are bound now and listened on at the end: a port that is taken
+  // must not be found out after the model is loaded.
   FORETOKEN_ASSIGN_OR_RETURN(std::vector<rpc::ReservedAddress> http_addresses,
                              rpc::ReserveAddresses(gateway.http.listen));
   if (!verifier.backend.model.empty()) {
@@ -198,6 +217,7 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
       stack->StartDrafters(*this, tokenizer.get(), registry));
   verifier::VerifierService target = verifier;
   // Both models run on the same processors.
+  // One queue of turns for both engines, before either is made.
   if (!draft_model.empty()) stack->turns_ = std::make_shared<PassTurns>();
   target.server.sessions.loop.turns = stack->turns_;
   // The orchestrator compiles a constraint, and the verifier finds it.
@@ -217,6 +237,8 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   FORETOKEN_RETURN_IF_ERROR(stack->StartDraftModel(*this, registry));
   stack->OfferDrafters(&options.drafters);
   orchestrator::VerifierPoolOptions pool;
+  // One process has one numerics; the pool would log a fingerprint that the
+  // engine has logged already.
   pool.logs_numerics = false;
   FORETOKEN_ASSIGN_OR_RETURN(stack->orchestrator_,
                              orchestrator::OrchestratorServer::Create(

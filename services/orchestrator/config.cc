@@ -51,6 +51,8 @@ void AddDraftingFlags(Flags& flags, OrchestratorServerOptions* server) {
 
 absl::StatusOr<rpc::Endpoint> Connect(const rpc::Member& member,
                                       rpc::ChannelOptions options) {
+  // Certificates of discovered replicas are issued for the host's name, not for
+  // the address that it resolves to.
   if (options.tls_name.empty()) options.tls_name = member.host;
   rpc::Endpoint endpoint;
   FORETOKEN_ASSIGN_OR_RETURN(endpoint.channel,
@@ -88,9 +90,13 @@ absl::StatusOr<DraftEndpoint> ConnectDrafter(const std::string& service,
                              Connect(member, options));
   DraftEndpoint drafter;
   drafter.sessions = rpc::MakeDraftClient(endpoint, service);
+  // Phrases are shared between requests by the trie drafter alone; the other
+  // services have no such pool.
   if (service == "trie_drafter") {
     drafter.phrases = rpc::MakePhraseClient(endpoint);
   }
+  // The channel is captured by value: the replica may be dropped by discovery
+  // while a request still asks whether it is up.
   drafter.up = [channel = endpoint.channel] { return rpc::IsUp(*channel); };
   return drafter;
 }
@@ -181,6 +187,8 @@ void OrchestratorService::AddFlags(Flags& flags) {
 
 absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
     metrics::Registry& registry) const {
+  // Set before /metrics is served: the name is a label of every child and read
+  // without a lock.
   if (!server.model_name.empty()) registry.SetModelName(server.model_name);
   std::shared_ptr<const Tokenizer> loaded;
   if (!tokenizer.empty()) {
@@ -190,10 +198,14 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
   // The pool probes those whose address is known before anybody can ask.
   std::vector<VerifierEndpoint> known;
   for (const std::string& target : verifiers) {
+    // Names that resolve to several addresses (dns:///...) are left to the
+    // discovery below; AddressOf leaves a plain address as it is.
     if (rpc::AddressOf(target) != target) continue;
     const bool twice = std::any_of(
         known.begin(), known.end(),
         [&](const VerifierEndpoint& each) { return each.name == target; });
+    // A pool has one member per address. Twice the same address would be probed
+    // twice and get twice its share of requests.
     if (twice) continue;
     FORETOKEN_ASSIGN_OR_RETURN(const rpc::Endpoint endpoint,
                                Connect({target, ""}, verifier_channel));
@@ -202,9 +214,13 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
   OrchestratorServerOptions options = server;
   for (const auto& [service, targets] : drafters) {
     FORETOKEN_RETURN_IF_ERROR(CheckTargets(targets, drafter_channel));
+    // The service is made known without replicas, so that requests may name its
+    // mode from the start; discovery fills in the replicas.
     if (!targets.empty()) options.drafters.services[service] = {};
   }
   auto verifier_pool = std::make_unique<VerifierPool>(pool, std::move(known));
+  // The server takes the pool below; the reference stays valid, and the
+  // discoveries, which use it, are destroyed first.
   VerifierPool& members = *verifier_pool;
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<OrchestratorServer> made,
@@ -224,6 +240,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorService::Make(
       }));
   for (const auto& [service, targets] : drafters) {
     if (targets.empty()) continue;
+    // Captured by value: structured bindings of the loop end with it, and
+    // discovery calls from its own thread for as long as the server lives.
     made->Follow(std::make_unique<rpc::Discovery>(
         discovery, targets,
         [&replicas = made->drafters().Replicas(service), service = service,

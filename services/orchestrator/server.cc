@@ -35,6 +35,7 @@ class RemoteTarget final : public Target {
     return target;
   }
 
+  // One verifier is enough: requests that it cannot take are queued.
   bool Ready() const override { return pool_.any_up(); }
 
   std::unique_ptr<Verifier> NewVerifier() override {
@@ -62,6 +63,8 @@ class CallStream : public rpc::RequestStream<Request, Response> {
  public:
   using Message = Response;
 
+  // The stream charges the request's bytes to the caller as they arrive, before
+  // it is parsed, so that many large messages cannot use more than the budget.
   CallStream(rpc::StreamServer& server, CallContext call)
       : CallStream::RequestStream(
             server, call.generation.memory(), call.generation.silent_calls(),
@@ -89,6 +92,8 @@ class CallStream : public rpc::RequestStream<Request, Response> {
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
     running_ = false;
     this->EndAfterSends(status);
+    // The peer may have closed the stream while the work still ran; CanFinish
+    // was false then, and no further event would come.
     this->Continue();  // it may have ended before
   }
   // Ends a call that GenerationService has not seen. One that holds no memory
@@ -100,7 +105,12 @@ class CallStream : public rpc::RequestStream<Request, Response> {
       Finish(refusals.WithHint(status, caller()));
       return;
     }
+    // A refused request keeps its slot among the refusals but not its memory:
+    // refused callers that wait for their hint must not hold memory that
+    // admitted ones need.
     this->TakeRequestCharge().Release();
+    // `self` keeps the stream alive: the refusal may end after the client has
+    // left.
     const auto ticket = refusals.End(
         caller(), this->deadline(), status,
         [self = this->shared_from_this(), this](const absl::Status& hinted) {
@@ -124,6 +134,8 @@ class CallStream : public rpc::RequestStream<Request, Response> {
 
   void OnClosed(const absl::Status&) final
       ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
+    // The work's end calls Finish; only then may the stream be deleted, since
+    // the work still refers to it.
     if (running_) work_->Cancel();
   }
   bool CanFinish() const final ABSL_EXCLUSIVE_LOCKS_REQUIRED(this->mu_) {
@@ -146,9 +158,13 @@ class GenerateStream final
 
   bool OnDelta(const GenerationDelta& delta) override {
     v1::GenerateResponse response;
+    // The message is built outside the lock, which the thread that sends also
+    // takes.
     rpc::ToProto(delta, response.mutable_delta());
     absl::MutexLock lock(&mu_);
     Send(std::move(response));
+    // Under the lock in which OnSent tests it: a reader that drains the stream
+    // between the two would otherwise leave the request paused for good.
     paused_ = !HasRoom();
     return !paused_;
   }
@@ -179,6 +195,10 @@ class GenerateStream final
     request->caller = caller();
     request->deadline = deadline();
     request->traceparent = call_context().traceparent;
+    // The charge moves with the request: its memory is released when the
+    // request ends, not when the stream does.
+    // Shares ownership with the stream: it lives until the listener's last
+    // call, whatever the client does.
     call_ = generation().Start(
         *std::move(request), TakeRequestCharge(),
         std::shared_ptr<GenerationListener>(shared_from_this(), this));
@@ -187,10 +207,14 @@ class GenerateStream final
   void OnSent() override ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     if (paused_ && HasRoom()) {
       paused_ = false;
+      // Safe under mu_: Resume only sets a flag under the request's own lock
+      // and calls no listener.
       call_->Resume();
     }
   }
   bool HasRoom() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
+    // Both bounds: many small deltas cost overhead per message, few large ones
+    // (log-probabilities) cost bytes.
     return unsent() < kMaxWaiting && unsent_bytes() < kUnsentBytes;
   }
 
@@ -219,6 +243,8 @@ class TokenizeStream final
           if (ids.ok()) {
             response.mutable_token_ids()->Add(ids->begin(), ids->end());
           }
+          // Only the sending needs the lock; a large answer is copied without
+          // it.
           absl::MutexLock lock(&mu_);
           if (ids.ok()) Send(std::move(response));
           Finish(ids.status());
@@ -263,6 +289,8 @@ class ModelInfoStream final
       Refuse(request.status());
       return;
     }
+    // Info waits for nothing here: it answers from the latest probes of the
+    // verifiers. No work is left that could be cancelled.
     absl::StatusOr<GeneratorInfo> info = generation().Info(deadline());
     if (info.ok()) {
       v1::GetModelInfoResponse response;
@@ -296,11 +324,14 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
   std::unique_ptr<OrchestratorServer> server(
       new OrchestratorServer(options, std::move(pool), registry));
   const auto breaker_gauge = [&registry](const std::string& service) {
+    // Looked up once; the breaker then only sets the gauge, which is
+    // thread-safe.
     return [&gauge = registry.GetGauge(metrics::kBreakerState, service)](
                CircuitBreaker::State state) {
       gauge.Set(static_cast<double>(state));
     };
   };
+  // A copy, because the exporter of spans is known only after the options.
   GenerationOptions generation = options;
   if (!options.otlp_endpoint.empty()) {
     FORETOKEN_RETURN_IF_ERROR(server->StartTracing(options.otlp_endpoint));
@@ -308,6 +339,8 @@ absl::StatusOr<std::unique_ptr<OrchestratorServer>> OrchestratorServer::Create(
   }
   auto drafters = std::make_unique<DraftServices>(options.drafters, fingerprint,
                                                   breaker_gauge);
+  // Owned by the generation service, which lives as long as the server;
+  // discovery needs to reach it.
   server->drafters_ = drafters.get();
   FORETOKEN_ASSIGN_OR_RETURN(
       server->generation_,
@@ -349,9 +382,13 @@ absl::Status OrchestratorServer::StartTracing(const std::string& endpoint) {
 
 template <typename Stream>
 void OrchestratorServer::Serve(int index) {
+  // Requests come as raw bytes, so that their memory is counted before they are
+  // parsed; answers are messages.
   using Handler = grpc::internal::CallbackBidiHandler<grpc::ByteBuffer,
                                                       typename Stream::Message>;
   const auto start = [this](grpc::CallbackServerContext* context) {
+    // Identity and trace are read from the call's metadata at its start; the
+    // context ends with the call.
     return streams_.Start<Stream>(
         context,
         CallContext{*generation_, rpc::CallerOf(*context, callers_.get()),
@@ -363,6 +400,8 @@ void OrchestratorServer::Serve(int index) {
 }
 
 int64_t OrchestratorServer::receive_bytes() const {
+  // What may be in the course of being received, out of the budget that all
+  // requests share.
   return DivideMemory(generation_->options().memory_budget).receiving;
 }
 
@@ -371,6 +410,8 @@ int64_t OrchestratorServer::max_request_bytes() const {
 }
 
 void OrchestratorServer::BeginDrain() {
+  // In this order, a message that comes in between meets a service that admits
+  // nothing.
   generation_->BeginDrain();
   streams_.BeginDrain();  // those that run linger
 }

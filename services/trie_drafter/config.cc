@@ -33,6 +33,8 @@ void AddScopeFlags(Flags& flags, ScopeOptions& scopes) {
 int32_t TextRecords(const ScopeOptions& scopes) {
   if (scopes.prior.max_tokens == 0) return 0;
   const int64_t tokens = scopes.prior.max_tokens + scopes.history_tokens;
+  // A full history and prior, in records of kMaxRecordTokens, and one that is
+  // partly filled.
   return static_cast<int32_t>(std::min<int64_t>(
       kMaxTextRecords,
       2 * (tokens / static_cast<int64_t>(kMaxRecordTokens) + 1)));
@@ -95,6 +97,8 @@ void TrieDrafterService::AddFlags(Flags& flags) {
             "Warm start: redis://HOST[:PORT][/N] or unix:///PATH, with "
             "[USER]:PASSWORD@ in the environment; empty for none");
   AddRedisFlags(flags, redis);
+  // A prior holds token ids; without the tokenizer's fingerprint nothing tells
+  // whether they are this model's.
   flags.Require("prior", [this]() -> std::string {
     return prior.empty() || !tokenizer.empty() ? "" : "requires --tokenizer";
   });
@@ -114,12 +118,15 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
   TrieServerOptions server_options = server;
   TrieOptions core_options = core;
   RedisStoreOptions redis_options = redis;
+  // Derived here, since it depends on flags of two parts.
   redis_options.max_texts = TextRecords(core.scopes);
   std::shared_ptr<const StaticPrior> loaded_prior;
   if (!tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(const auto loaded,
                                Tokenizer::LoadShared(tokenizer));
     server_options.tokenizer_fingerprint = loaded->fingerprint_bytes();
+    // Stored tokens are checked against it: Redis may hold what a service with
+    // another tokenizer wrote.
     redis_options.vocab_size = loaded->vocab_size();
     if (!prior.empty()) {
       FORETOKEN_ASSIGN_OR_RETURN(
@@ -132,6 +139,7 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
   }
   // The server calls this rather than taking a store, because the store reports
   // to the server's metrics.
+  // Without Redis the drafter works the same, only cold after a restart.
   TrieDrafterServer::MakeStore make_store =
       [](WarmStoreObserver&) -> std::unique_ptr<WarmStore> { return nullptr; };
   if (redis_url.empty()) {
@@ -139,6 +147,8 @@ absl::StatusOr<std::unique_ptr<TrieDrafterServer>> TrieDrafterService::Make(
   } else {
     FORETOKEN_ASSIGN_OR_RETURN(RedisAddress address,
                                RedisAddress::Parse(redis_url));
+    // Captured by value: the maker is called by the server's constructor, after
+    // this scope's variables may be gone.
     make_store =
         [address = std::move(address), redis_options](
             WarmStoreObserver& observer) -> std::unique_ptr<WarmStore> {

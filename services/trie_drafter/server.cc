@@ -26,6 +26,9 @@ int Threads(int32_t threads) {
 
 }  // namespace
 
+// The order of the members: the store reports to the metrics, sessions write to
+// the store, and workers run the sessions' work, so each is destroyed before
+// what it uses.
 TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
                                      const TrieOptions& core,
                                      std::shared_ptr<const StaticPrior> prior,
@@ -36,6 +39,9 @@ TrieDrafterServer::TrieDrafterServer(const TrieServerOptions& options,
       store_(make_store(metrics_)),
       sessions_(core, std::move(prior), store_.get(), metrics_),
       // Room for the queued work of all streams and calls.
+      // max_streams bounds the streams and each queues one piece of work at
+      // most; calls have kMaxCalls places besides. Submit then never finds the
+      // queue full.
       workers_(Threads(options.threads),
                options.streams.max_streams + kMaxCalls),
       queued_(sessions_, workers_),
@@ -65,6 +71,7 @@ grpc::ServerUnaryReactor* TrieDrafterServer::GetPhrases(
           "tokenizer_fingerprint: the request's tokenizer is not that of "
           "trie_drafter");
     }
+    // Bounds the answer, and the time that the scope's lock is held to copy it.
     const int32_t max = request->max_phrases();
     if (max < 1 || max > rpc::kMaxPhrasesPerMessage) {
       return absl::InvalidArgumentError(absl::StrCat(
@@ -89,6 +96,8 @@ grpc::ServerUnaryReactor* TrieDrafterServer::RunCall(
     grpc::CallbackServerContext* context, std::function<absl::Status()> work) {
   grpc::ServerUnaryReactor* const reactor = context->DefaultReactor();
   absl::Status refused;
+  // Add first, then compare: two calls that come at once could both pass a test
+  // made before.
   if (draining_) {
     refused = absl::UnavailableError("trie_drafter is draining");
   } else if (calls_.fetch_add(1) >= kMaxCalls) {
@@ -97,6 +106,8 @@ grpc::ServerUnaryReactor* TrieDrafterServer::RunCall(
   } else {
     refused = workers_.Submit([this, reactor, run = std::move(work)] {
       const grpc::Status status = rpc::ToGrpcStatus(run());
+      // Before Finish: once the client has its answer, it may call again, and a
+      // call that is counted still would be refused.
       --calls_;
       reactor->Finish(status);
     });

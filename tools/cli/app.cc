@@ -161,8 +161,12 @@ Option Command::AddFlag(const std::string& names, bool& value,
 }
 
 void Command::TakeRest(std::vector<std::string>& rest) const {
+  // The rest may hold flags of another program, --help included, so this parser
+  // must leave all of them alone.
   app_->set_help_flag();
   app_->prefix_command();
+  // `remaining` is complete only after parsing; the words are taken over then,
+  // before the command runs.
   app_->parse_complete_callback(
       [app = app_, &rest] { rest = app->remaining(); });
 }
@@ -174,6 +178,8 @@ Option Command::Get(const std::string& name) const {
 Command Command::AddGroup(const std::string& name,
                           const std::string& description) const {
   CLI::App* const group = app_->add_subcommand(name, description);
+  // A group alone does nothing: without a subcommand the parser prints the
+  // help.
   group->require_subcommand(1);
   return Command(group, run_);
 }
@@ -181,7 +187,11 @@ Command Command::AddGroup(const std::string& name,
 Command Command::AddRun(const std::string& name, const std::string& description,
                         Run run) const {
   CLI::App* const app = app_->add_subcommand(name, description);
+  // Before the options are added, since defaults apply to options that come
+  // later.
   app->option_defaults()->always_capture_default();
+  // The callback only notes the choice; the command runs after the parser is
+  // done, outside its try block.
   app->callback([run = std::move(run), chosen = run_] { *chosen = run; });
   return Command(app, run_);
 }
@@ -202,6 +212,8 @@ int App::Main(int argc, char** argv) {
   } catch (const CLI::ParseError& error) {
     // Help that was asked for is an error with exit code 0.
     if (error.get_exit_code() == 0) return app_->exit(error);
+    // 2 for usage errors, as shells and the services have it; the parser's own
+    // codes vary.
     Refuse(*app_, error, program_);
     return 2;
   }

@@ -33,6 +33,8 @@ absl::Status RunEngine(EngineOptions options) {
   }
   FORETOKEN_ASSIGN_OR_RETURN(options.bench.batches,
                              ParseBatches(options.batches));
+  // Known here, not left at 0, because the bandwidth is measured with the same
+  // threads as the passes.
   options.bench.threads =
       backend.threads > 0 ? backend.threads : AllProcessors();
   // Engine buffers are sized by this, so the largest pass must fit.
@@ -40,6 +42,7 @@ absl::Status RunEngine(EngineOptions options) {
   options.draft.ApplyTo(backend);
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Backend> made,
                              MakeBackend(backend));
+  // The backend is moved in: the benchmark opens sessions that end with it.
   FORETOKEN_ASSIGN_OR_RETURN(const Json report,
                              RunEngineBench(std::move(made), options.bench));
   return options.json ? WriteJson(report) : WriteOut(EngineBenchTable(report));

@@ -57,6 +57,7 @@ struct ModesOptions {
 // Parses "2%", or "2", as 0.02.
 absl::StatusOr<double> ParsePercent(const char* flag, absl::string_view text) {
   double percent = 0;
+  // Negated, so that NaN is refused as well.
   if (!absl::SimpleAtod(absl::StripSuffix(text, "%"), &percent) ||
       !(percent > 0 && percent <= 100)) {
     return absl::InvalidArgumentError(
@@ -69,6 +70,8 @@ absl::StatusOr<double> ParsePercent(const char* flag, absl::string_view text) {
 // A prefix of cache scopes that no other run uses.
 std::string DrawScope() {
   std::random_device device;
+  // Random, so that two runs against one server do not share drafts: the second
+  // would find the first one's answers in the drafters' histories.
   return absl::StrCat("bench-", absl::Hex(device(), absl::kZeroPad8),
                       absl::Hex(device(), absl::kZeroPad8));
 }
@@ -76,6 +79,8 @@ std::string DrawScope() {
 // The balance of this machine's processors; null if they do not run the model.
 absl::StatusOr<Json> MeasureMachine(const TargetFlags& target) {
   const BackendOptions& backend = target.model.backend;
+  // A server's processors cannot be measured from here, and a GPU does not use
+  // these.
   if (!target.server.empty() || backend.backend == "cuda") return Json();
   FORETOKEN_ASSIGN_OR_RETURN(
       const MachineBalance balance,
@@ -100,6 +105,7 @@ absl::StatusOr<std::shared_ptr<Generator>> OpenGenerator(
   }
   FORETOKEN_ASSIGN_OR_RETURN(auto tokenizer,
                              LoadModelTokenizer(model.backend.model));
+  // tokens 0: the engine chooses the size of the KV cache, as prompts differ.
   return StartLocalGenerator(model, /*tokens=*/0, model.backend.max_sessions,
                              std::move(tokenizer));
 }
@@ -116,6 +122,8 @@ absl::Status RunBenchModes(ModesOptions options) {
     FORETOKEN_ASSIGN_OR_RETURN(bench.arrivals,
                                mode_bench::ReadArrivalTrace(options.trace));
   }
+  // Before anything is loaded or connected: all faults of the flags are
+  // reported within a second.
   FORETOKEN_RETURN_IF_ERROR(mode_bench::ModeBench::Check(bench));
   if (options.target.server.empty() && !options.tokenizer.empty()) {
     return absl::InvalidArgumentError(
@@ -127,6 +135,8 @@ absl::Status RunBenchModes(ModesOptions options) {
                        ModelOfChat(options.target.model, options.tokenizer)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<FilePrompt> prompts,
                              ReadPromptFile(options.prompts, chat));
+  // Before the model is loaded, so that its threads and memory do not disturb
+  // the measurement.
   FORETOKEN_ASSIGN_OR_RETURN(Json machine, MeasureMachine(options.target));
   // The services' own lines would break the progress bar.
   SetMinLogLevel(LogLevel::kWarning);
@@ -134,11 +144,14 @@ absl::Status RunBenchModes(ModesOptions options) {
                              OpenGenerator(options.target));
   mode_bench::LoadOptions load;
   std::unique_ptr<Progress> bar;
+  // The bar is made later, as its length is known only then; no request runs
+  // before.
   load.on_done = [&bar] { bar->Advance(1); };
   mode_bench::ModeBench modes(bench, prompts, *generator, load);
   bar = std::make_unique<Progress>("bench modes", modes.MostRequests(),
                                    "requests", isatty(STDERR_FILENO) != 0);
   absl::StatusOr<mode_bench::ModeBenchResult> result = modes.Run();
+  // Ends its line before the report is written.
   bar.reset();
   if (!options.target.server.empty()) {
     FORETOKEN_RETURN_IF_ERROR(Annotate(result.status(), options.target.server));
@@ -155,6 +168,8 @@ absl::Status RunBenchModes(ModesOptions options) {
         options.svg, mode_bench::RatioPlot(report["runs"])));
   }
   const std::set<std::string> left_out = mode_bench::ModesLeftOut(*result);
+  // The report is still whole and on stdout; the exit code tells scripts that
+  // some modes are missing from it.
   if (left_out.empty()) return absl::OkStatus();
   return absl::FailedPreconditionError(
       absl::StrCat("bench modes: drafts came late or were cut off, so the "

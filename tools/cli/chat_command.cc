@@ -83,6 +83,8 @@ absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
     return GenerationTarget::OpenServer(flags, flags.timeout_s,
                                         chat.shared_tokenizer());
   }
+  // In a scope of its own: only the shape is read, and the mapping is gone
+  // before the engine makes its own.
   {
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
                                ModelWeights::Load(flags.backend.model));
@@ -90,6 +92,7 @@ absl::StatusOr<std::unique_ptr<GenerationTarget>> OpenTarget(
         Annotate(CheckVocabulary(chat.tokenizer(), weights->config()),
                  flags.backend.model));
   }
+  // One request at a time needs one session's worth of KV.
   FORETOKEN_ASSIGN_OR_RETURN(
       auto local, StartLocalGenerator(flags, /*tokens=*/0, /*at_once=*/1,
                                       chat.shared_tokenizer()));
@@ -104,6 +107,8 @@ std::string HistoryFile(const ChatFlags& flags) {
 ChatSession::Outside OutsideOf(GenerationTarget& target) {
   ChatSession::Outside outside;
   outside.generate = [&target](GenerationRequest request, auto on_delta) {
+    // Ctrl-C stops the answer only while one is being written; at the prompt it
+    // belongs to the line editor.
     CatchInterrupt();
     auto summary = target.Generate(std::move(request), on_delta);
     ReleaseInterrupt();
@@ -111,6 +116,8 @@ ChatSession::Outside OutsideOf(GenerationTarget& target) {
   };
   outside.write = [](absl::string_view text) { return WriteOut(text); };
   outside.note = [](const std::string& note) {
+    // Notes may or may not end their line; the prompt that follows needs a new
+    // one.
     std::fprintf(stderr, "%s%s", note.c_str(),
                  absl::EndsWith(note, "\n") ? "" : "\n");
   };
@@ -127,6 +134,7 @@ absl::Status Chat(const ChatFlags& flags) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelChat> chat,
                              LoadChat(flags));
   // Later turns find the earlier ones in the caches; other callers do not.
+  // Drawn, so that two chats on one server do not share it.
   options.request.cache_scope = absl::StrCat("chat-", DrawSeed());
   options.system = flags.system;
   options.show_drafters = flags.show_drafters;
@@ -134,6 +142,8 @@ absl::Status Chat(const ChatFlags& flags) {
   options.note_colours = HasColours(STDERR_FILENO);
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<GenerationTarget> target,
                              OpenTarget(flags, *chat));
+  // Without a terminal, as in a pipe, lines are read plainly and no prompt is
+  // shown.
   std::unique_ptr<LineSource> lines = EditedLines("> ", HistoryFile(flags));
   if (lines == nullptr) {
     lines = PlainLines();
@@ -145,6 +155,8 @@ absl::Status Chat(const ChatFlags& flags) {
 }
 
 void AddChatFlags(Command command, ChatFlags& flags) {
+  // An answer that never ends would run to the model's limit; the flag's help
+  // shows this default.
   flags.max_tokens = kMaxTokens;
   command.Add("--chat-template", flags.chat_template,
               "File with a Jinja template to use instead of the "

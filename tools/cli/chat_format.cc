@@ -15,6 +15,8 @@ namespace {
 constexpr char kMessages[] = "messages";
 
 absl::StatusOr<std::string> RenderChatMl(const Json& messages) {
+  // Written here rather than taken from a template: prompts of a benchmark must
+  // not depend on the model that is measured.
   std::string text;
   for (size_t i = 0; i < messages.size(); ++i) {
     const std::string where = absl::StrCat(kMessages, "[", i, "]");
@@ -27,6 +29,7 @@ absl::StatusOr<std::string> RenderChatMl(const Json& messages) {
     absl::StrAppend(&text, "<|im_start|>", *role, "\n", *content,
                     "<|im_end|>\n");
   }
+  // The header of the answer, which the model continues.
   return absl::StrCat(text, "<|im_start|>assistant\n");
 }
 
@@ -72,6 +75,8 @@ absl::StatusOr<FilePrompt> ChatFormat::Render(const Json& messages) const {
     FORETOKEN_ASSIGN_OR_RETURN(prompt.text, RenderChatMl(messages));
     return prompt;
   }
+  // Encoded by the template's own rules, since special tokens that it writes
+  // must not be confused with the same text in a message.
   ChatRequest request;
   request.messages = DumpJson(messages);
   FORETOKEN_ASSIGN_OR_RETURN(prompt.ids, model_->Encode(request, absl::Now()));

@@ -25,6 +25,7 @@ struct ConvertOptions {
   std::string out;
 };
 
+// Tokenizers of the largest vocabularies take a tenth.
 constexpr uint64_t kMaxTokenizerBytes = uint64_t{256} << 20;
 
 struct TokenizerFiles {
@@ -33,6 +34,7 @@ struct TokenizerFiles {
 };
 
 std::string TokenizerConfigJson(const SentencePieceModel& model) {
+  // Ids 0, 1 and 2 are <unk>, <s> and </s> in every tokenizer of llama2.c.
   const auto piece = [&model](size_t id) { return model.pieces[id].text; };
   return Json{{"tokenizer_class", "LlamaTokenizer"},
               {"add_bos_token", true},
@@ -59,6 +61,8 @@ absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
       is_model ? ParseSentencePieceModel(bytes)
                : ParseLlama2cTokenizer(bytes, vocab_size);
   if (!model.ok()) return Annotate(model.status(), path);
+  // The matrices have one row for each token, so another count means another
+  // tokenizer.
   if (model->pieces.size() != static_cast<size_t>(vocab_size)) {
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": has ", model->pieces.size(),
@@ -66,6 +70,7 @@ absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
   }
   TokenizerFiles files;
   files.config = TokenizerConfigJson(*model);
+  // A .model is copied unchanged, with all that its parsed form may not keep.
   files.model =
       is_model ? std::move(bytes) : SerializeSentencePieceModel(*model);
   return files;
@@ -73,6 +78,8 @@ absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
 
 // Writes nothing unless both files are valid.
 absl::Status ConvertLlama2cModel(const ConvertOptions& options) {
+  // All input is read and checked first; a failed conversion leaves no
+  // directory that looks like a model.
   FORETOKEN_ASSIGN_OR_RETURN(const Llama2cFiles model,
                              ConvertLlama2cFile(options.checkpoint));
   FORETOKEN_ASSIGN_OR_RETURN(

@@ -43,6 +43,8 @@ struct BuildFlags {
 Json MetaJson(const CrestMeta& meta) {
   Json levels = Json::array();
   for (uint32_t n = meta.min_n; n <= meta.max_n; ++n) {
+    // Levels are stored by n, from 1; those below min_n are empty with
+    // --only-n.
     const CrestLevelMeta& level = meta.levels[n - 1];
     levels.push_back({{"n", n},
                       {"distinct", level.distinct},
@@ -53,6 +55,7 @@ Json MetaJson(const CrestMeta& meta) {
   const uint64_t bytes =
       CrestMetaBytes() + meta.table_bytes() + meta.record_bytes;
   const auto per = [](uint64_t sum, uint64_t count) {
+    // An empty datastore is valid and has no mean.
     return count == 0 ? 0.0
                       : static_cast<double>(sum) / static_cast<double>(count);
   };
@@ -75,6 +78,7 @@ Json ReportJson(const CrestBuildReport& report) {
   for (Json& level : json["levels"]) {
     Json coverage = Json::array();
     for (const CoveragePoint& point :
+         // Same order as the levels: index n - 1.
          report.coverage[level["n"].get<size_t>() - 1]) {
       coverage.push_back({point.rank, point.share});
     }
@@ -100,12 +104,15 @@ absl::Status FinishOptions(BuildFlags& flags) {
   if (flags.out.empty() == flags.name.empty()) {
     return absl::InvalidArgumentError("want one of --out and --name");
   }
+  // Set late, so that "not given" can be told from "given as the default".
   if (flags.index.empty()) {
     flags.index = "btree";
   } else if (flags.name.empty()) {
     return absl::InvalidArgumentError(
         "--index: a snapshot file has none, want --name");
   }
+  // The two say the same thing in different ways; with both, one would be
+  // ignored.
   if ((flags.max_n > 0) == (flags.only_n > 0)) {
     return absl::InvalidArgumentError("want one of --max-n and --only-n");
   }
@@ -126,6 +133,8 @@ absl::Status FinishOptions(BuildFlags& flags) {
     return absl::FailedPreconditionError(
         "no folder for temporary files: pass --work, or set TMPDIR");
   }
+  // Beside the output by default: it has room for a file of that size, and a
+  // second run of the same command finds the work of an interrupted one there.
   options.work_folder =
       !flags.work.empty() ? flags.work
       : !flags.out.empty()
@@ -144,6 +153,8 @@ absl::Status Build(BuildFlags flags) {
       const CrestBuildReport report,
       BuildCrest(flags.options, *tokenizer,
                  [&](const CrestMeta& meta, const TokenTable& table) {
+                   // The sink is opened late in the build, when the table is
+                   // known; CheckTarget has seen to it that this will work.
                    return OpenSink(flags.out, flags.name, flags.index, meta,
                                    table);
                  }));
@@ -184,6 +195,7 @@ void AddBuild(Command crest) {
   const auto [command, flags] = crest.AddCommand<BuildFlags>(
       "build", "Count a corpus's n-grams and store their continuations", Build);
   CrestBuildOptions& options = flags.options;
+  // The default is shown by --help, so it is set before the option is added.
   options.threads = AllProcessors();
   AddCorpusOptions(command, options.corpus);
   command.Add("--max-line", flags.max_line,
@@ -250,6 +262,8 @@ absl::Status Verify(const StoreFlags& flags) {
     FORETOKEN_ASSIGN_OR_RETURN(tokenizer, Tokenizer::Load(flags.tokenizer));
   }
   // Opening a store validates every record and checksum.
+  // UINT64_MAX: into memory whole, whatever its size, since only then every
+  // record is read.
   FORETOKEN_ASSIGN_OR_RETURN(
       const std::shared_ptr<CrestSource> source,
       OpenCrestSource(flags.store, tokenizer.get(), UINT64_MAX));
@@ -278,6 +292,7 @@ void AddCrestCommand(Command root) {
 #endif
   const auto [lookup, lookup_flags] = crest.AddCommand<StoreFlags>(
       "lookup", "Show the token tree of token ids", Lookup);
+  // No positional form: token ids would look like a second one.
   AddStoreOption("--store", lookup, lookup_flags);
   lookup.Add("--ids", lookup_flags.ids, "Token ids, e.g. 1,2,3").Required();
   lookup.Add("--index-memory", lookup_flags.index_memory,

@@ -31,6 +31,7 @@ struct IngestFlags {
   double timeout = 600;
 };
 
+// Reads everything and keeps nothing: memory stays that of one document.
 absl::Status CheckCorpus(const CorpusOptions& options) {
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<CorpusReader> corpus,
                              CorpusReader::Open(options));
@@ -63,12 +64,16 @@ absl::Status Ingest(const IngestFlags& flags) {
   request.mutable_config()->set_datastore(flags.datastore);
   request.mutable_config()->set_max_n(flags.max_n);
   request.mutable_config()->set_top(flags.top);
+  // Blocking calls suffice: gRPC's flow control slows the reader down to the
+  // speed of the service.
   // A refused write ends the loop; Finish says why.
   bool open = writer->Write(request);
   CorpusDocument document;
   while (open) {
     const absl::StatusOr<bool> more = corpus->Next(document);
     if (!more.ok()) {
+      // Cancelled, not half-closed: the service would take the end of the
+      // stream for the end of the corpus and publish a part.
       context.TryCancel();  // the file has changed
       writer->Finish();
       return more.status();
@@ -77,6 +82,8 @@ absl::Status Ingest(const IngestFlags& flags) {
     request.set_document(document.text);
     open = writer->Write(request);
   }
+  // After a refused write this does nothing; it is still needed before Finish
+  // in the good case.
   writer->WritesDone();
   FORETOKEN_RETURN_IF_ERROR(rpc::FromGrpcStatus(writer->Finish()));
   return WriteJson({{"version", response.version()},

@@ -23,6 +23,8 @@ namespace foretoken::cli {
 
 // Datastore names have neither slashes nor dots.
 bool IsSnapshotPath(const std::string& file_or_name) {
+  // Existing files count as paths even without a slash or dot; a name that
+  // equals such a file cannot be opened from here.
   return file_or_name.find_first_of("/.") != std::string::npos ||
          access(file_or_name.c_str(), F_OK) == 0;
 }
@@ -33,6 +35,8 @@ namespace {
 
 absl::StatusOr<std::unique_ptr<crest::PgStore>> ConnectStore() {
   const char* url = std::getenv("FORETOKEN_POSTGRES_URL");
+  // In the environment alone, as the URL may hold a password and arguments are
+  // public.
   if (url == nullptr || *url == '\0') {
     return absl::FailedPreconditionError(
         "FORETOKEN_POSTGRES_URL: not set; it names the database of datastores");
@@ -51,6 +55,7 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(
     FORETOKEN_RETURN_IF_ERROR(
         Annotate(CheckTokenizer(version.meta, tokenizer->fingerprint()), name));
   }
+  // The whole index if it fits: then no look-up waits for the database.
   if (CrestIndex::BytesFor(version.meta) <= index_memory) {
     FORETOKEN_ASSIGN_OR_RETURN(CrestIndex index, store->LoadIndex(version));
     return std::make_shared<CrestIndexSource>(std::move(index));
@@ -58,6 +63,8 @@ absl::StatusOr<std::shared_ptr<CrestSource>> OpenNamedSource(
   FORETOKEN_ASSIGN_OR_RETURN(
       TokenTable table,
       DecodeTokenTable(AsBytes(version.token_table), version.meta));
+  // The version is pinned by its number: a publish during the command does not
+  // mix two versions.
   FORETOKEN_ASSIGN_OR_RETURN(
       std::unique_ptr<crest::RowFetcher> fetcher,
       crest::PgStore::MakeFetcher(std::move(store), version.version));
@@ -101,6 +108,7 @@ absl::Status DropDatastore(const std::string& name, int64_t version) {
 }
 
 absl::Status CheckTarget(const std::string& out, const std::string& name) {
+  // The same checks as at the end of the build, before it starts.
   if (name.empty()) return SnapshotWriter::CheckTarget(out);
   FORETOKEN_RETURN_IF_ERROR(crest::CheckDatastoreName(name));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<crest::PgStore> store,
@@ -192,6 +200,7 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view flag,
     if (absl::ConsumeSuffix(&digits, unit.suffix)) factor = unit.factor;
   }
   uint64_t value = 0;
+  // Checked by division: the product would wrap.
   if (!absl::SimpleAtoi(digits, &value) ||
       value > std::numeric_limits<uint64_t>::max() / factor) {
     return absl::InvalidArgumentError(absl::StrCat(

@@ -24,6 +24,8 @@ namespace {
 double Median(std::vector<double> values) {
   if (values.empty()) return 0.0;
   std::sort(values.begin(), values.end());
+  // The upper median of an even number: a time that was measured, not a mean of
+  // two.
   return values[values.size() / 2];
 }
 
@@ -36,6 +38,7 @@ double Seconds(absl::FunctionRef<void()> work) {
 }
 
 // Processor time of this process, all threads, in seconds.
+// Beside the wall time it tells waiting from computing.
 double ProcessorSeconds() {
   timespec now{};
   FORETOKEN_CHECK(clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now) == 0);
@@ -67,6 +70,8 @@ class EngineBench {
     for (int32_t i = 0; i < rows; ++i) {
       // Arbitrary tokens; the cost does not depend on them.
       tokens_.push_back((i * 7919 + 13) % backend_->config().vocab_size);
+      // A chain: each row attends to all rows before it, the most work that a
+      // tree of this size can be.
       parents_.push_back(i - 1);
       all_rows_.push_back(i);
     }
@@ -103,9 +108,12 @@ class EngineBench {
 absl::StatusOr<SessionId> EngineBench::OpenAt(int64_t context) {
   FORETOKEN_ASSIGN_OR_RETURN(const OpenedSession opened,
                              backend_->Open("", {}));
+  // In passes of prefill size: one pass per row would take hours at long
+  // contexts.
   for (int64_t done = 0; done < context;) {
     const int32_t rows =
         static_cast<int32_t>(std::min<int64_t>(prefill_rows_, context - done));
+    // No outputs: the prompt's logits are not wanted.
     FORETOKEN_RETURN_IF_ERROR(
         TimePass({opened.session}, rows, RowOutputs::kNone).status());
     FORETOKEN_RETURN_IF_ERROR(backend_->Commit(
@@ -127,6 +135,7 @@ absl::StatusOr<PassTime> EngineBench::TimePass(
   PassResult result;
   absl::Status status;
   PassTime time;
+  // Read outside the timed part, since the call itself takes a microsecond.
   const double before = ProcessorSeconds();
   time.seconds = Seconds([&] { status = backend_->Forward(pass, result); });
   time.cpu_seconds = ProcessorSeconds() - before;
@@ -136,6 +145,7 @@ absl::StatusOr<PassTime> EngineBench::TimePass(
 
 bool EngineBench::Fits(int64_t context, int32_t rows) const {
   const int32_t limit = backend_->config().max_positions;
+  // The rows are positions too.
   if (context + rows <= limit) return true;
   FORETOKEN_LOG(kWarning, "context ", context,
                 " skipped: the model's limit is ", limit, " positions");
@@ -152,6 +162,8 @@ absl::Status EngineBench::OpenPasses(int64_t context,
   std::vector<SessionId> opened;
   for (int32_t s = 0; s < sessions; ++s) {
     FORETOKEN_ASSIGN_OR_RETURN(const SessionId session, OpenAt(context));
+    // Once for the largest pass, so that no timed pass allocates pages. Nothing
+    // is committed, so every pass runs at the same context.
     FORETOKEN_RETURN_IF_ERROR(backend_->Reserve(session, context + most));
     opened.push_back(session);
   }
@@ -173,6 +185,7 @@ absl::Status EngineBench::MeasureYardstick() {
   // The best of all repeats: other load can only lower a measurement.
   best_gb_s_ = std::max(best_gb_s_, gb_s);
   const double products = backend_->MeasureProductSeconds();
+  // The least of all repeats, for the same reason.
   if (product_seconds_ == 0.0 || products < product_seconds_) {
     product_seconds_ = products;
   }
@@ -197,6 +210,7 @@ absl::Status EngineBench::Repeat(int repeat, SessionId empty) {
     pass.seconds.push_back(time.seconds);
     pass.cpu_seconds.push_back(time.cpu_seconds);
   }
+  // Row outputs of the last row alone, as a prefill has them.
   FORETOKEN_ASSIGN_OR_RETURN(
       const PassTime prefill,
       TimePass({empty}, prefill_rows_, RowOutputs::kLastRow));
@@ -217,6 +231,7 @@ absl::Status EngineBench::Run() {
     FORETOKEN_RETURN_IF_ERROR(OpenPasses(context, options_.rows, 1, false));
   }
   for (const EngineBenchOptions::Batch& batch : options_.batches) {
+    // Batches use the last context, so there has to be one.
     if (options_.contexts.empty()) break;
     FORETOKEN_RETURN_IF_ERROR(OpenPasses(options_.contexts.back(), {batch.rows},
                                          batch.sessions, true));
@@ -249,6 +264,9 @@ double EngineBench::Floor(const PassTimes& pass) const {
                        sessions * static_cast<double>(pass.context) *
                            static_cast<double>(backend_->kv_bytes_per_token());
   const double rows = sessions * static_cast<double>(pass.rows);
+  // A pass has to read the weights once and the KV of each session, and to
+  // multiply every weight for every row; neither can be faster than the
+  // machine, and they may overlap, so the larger of the two is the bound.
   return std::max(bytes * 1e-9 / best_gb_s_, rows * product_seconds_);
 }
 
@@ -263,6 +281,7 @@ Json EngineBench::Report() const {
                 {"ms", seconds * 1e3},
                 {"cpu_ms", Median(pass.cpu_seconds) * 1e3},
                 {"ratio", seconds / OneRow(pass.context)}};
+    // Only where both yardsticks are of the same memory that the engine uses.
     if (reads_ != nullptr) row["roofline_share"] = Floor(pass) / seconds;
     if (pass.batch) row["sessions"] = pass.sessions.size();
     (pass.batch ? batches : report["passes"]).push_back(std::move(row));
@@ -303,6 +322,8 @@ absl::StatusOr<std::vector<EngineBenchOptions::Batch>> ParseBatches(
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(part, absl::MaxSplits('x', 1));
     EngineBenchOptions::Batch batch;
+    // Both numbers are bounded: their product is the size of the engine's
+    // buffers.
     if (!absl::SimpleAtoi(pair.first, &batch.sessions) ||
         !absl::SimpleAtoi(pair.second, &batch.rows) || batch.sessions < 1 ||
         batch.sessions > 256 || batch.rows < 1 || batch.rows > 1024) {

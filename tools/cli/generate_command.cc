@@ -39,8 +39,11 @@ absl::StatusOr<OpenTarget> OpenServer(const GenerateFlags& flags) {
 absl::StatusOr<OpenTarget> OpenModel(const GenerateFlags& flags,
                                      GenerationRequest& request) {
   OpenTarget open;
+  // The tokenizer is missing only where nothing needs it (see LoadTokenizer).
   FORETOKEN_ASSIGN_OR_RETURN(open.tokenizer, LoadTokenizer(flags));
   if (open.tokenizer != nullptr) {
+    // Maps the file without reading its weights: a mismatch is reported before
+    // minutes of loading.
     FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<ModelWeights> weights,
                                ModelWeights::Load(flags.backend.model));
     FORETOKEN_RETURN_IF_ERROR(
@@ -48,6 +51,7 @@ absl::StatusOr<OpenTarget> OpenModel(const GenerateFlags& flags,
                  flags.backend.model));
   }
   if (request.text.has_value()) {
+    // BOS is added here, as a server would.
     request.prompt = open.tokenizer->EncodePrompt(*request.text);
     request.text.reset();
   }
@@ -83,6 +87,7 @@ absl::Status Generate(const GenerateFlags& flags) {
       std::move(request),
       [&](const GenerationDelta& delta) { return output.Take(delta); });
   if (summary.ok()) return output.Finish(*summary);
+  // Ends the colours before the error is printed.
   output.Abort();
   return summary.status();
 }

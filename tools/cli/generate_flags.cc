@@ -38,11 +38,13 @@ std::string CheckNumber(const std::string& text) {
           ? "a number"
           : absl::StrCat("a whole number, ", std::numeric_limits<T>::min(),
                          "..", std::numeric_limits<T>::max());
+  // Cut, as an argument may be of any length.
   return absl::StrCat("'", text.substr(0, 32), "', want ", want);
 }
 
 template <typename T>
 void AddNumber(Command command, const char* name, T& value, const char* help) {
+  // Checked before conversion; the message names flag and range.
   command.Add(name, value, help).Check(CheckNumber<T>);
 }
 
@@ -183,9 +185,11 @@ absl::StatusOr<std::string> ReadVerbatim(const char* flag,
         absl::StrCat(flag, ": ", path, ": cannot be opened"));
   }
   std::string text;
+  // Blocks, since the size of a pipe is not known.
   std::vector<char> block(size_t{1} << 16);
   while (file.read(block.data(), block.size()), file.gcount() > 0) {
     text.append(block.data(), file.gcount());
+    // Tested in the loop, so that an endless pipe ends.
     if (text.size() > kMaxPromptBytes) {
       return absl::ResourceExhaustedError(
           absl::StrCat(flag, ": ", path, ": over ", kMaxPromptBytes, " bytes"));
@@ -199,6 +203,8 @@ absl::StatusOr<std::string> ReadVerbatim(const char* flag,
 }
 
 absl::Status CheckUtf8(const char* what, absl::string_view text) {
+  // The server would refuse it as well, but with an error about a field that
+  // the user did not write.
   const size_t valid = ValidUtf8Prefix(text);
   if (valid == text.size()) return absl::OkStatus();
   return absl::InvalidArgumentError(
@@ -237,6 +243,8 @@ absl::StatusOr<Constraint> ReadConstraint(const GenerateFlags& flags) {
     constraint.kind = Kind::kChoice;
     constraint.choices = flags.choices;
   }
+  // An empty regex or grammar is most likely a file that was not written;
+  // nothing would match but the empty output.
   if (!constraint.empty() && constraint.bytes() == 0) {
     return absl::InvalidArgumentError(absl::StrCat(flag, ": it is empty"));
   }
@@ -279,6 +287,8 @@ void AddGenerateFlags(Command command, GenerateFlags& flags) {
 
 absl::Status CheckRequestFlags(const RequestFlags& flags) {
   const bool remote = !flags.server.empty();
+  // Flags that would be ignored are errors: a user who gives them expects an
+  // effect.
   if (remote && (flags.local || !flags.backend.model.empty())) {
     return absl::InvalidArgumentError(
         "--server: the model is the server's, want neither --local nor "
@@ -294,6 +304,7 @@ absl::Status CheckRequestFlags(const RequestFlags& flags) {
     return absl::InvalidArgumentError(
         "--tokenizer: a model has its own, want this flag only with --server");
   }
+  // Negated, so that NaN is refused as well.
   if (!(flags.timeout_s >= 0)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--timeout is ", flags.timeout_s, ", want 0 (none) or more"));
@@ -335,11 +346,14 @@ absl::StatusOr<GenerationRequest> SettingsOf(const RequestFlags& flags) {
   if (flags.mode.has_value()) {
     FORETOKEN_ASSIGN_OR_RETURN(request.mode, Mode::Parse(*flags.mode));
     if (flags.server.empty()) {
+      // Only for a model in this process: a server knows by itself which
+      // drafters it has.
       FORETOKEN_RETURN_IF_ERROR(CheckModeHasSource(
           *request.mode, !flags.draft_model.empty(), !flags.crest.empty()));
     }
   }
   request.sampling = flags.sampling;
+  // has_seed tells the two zeros apart: a server draws its own seed without it.
   request.sampling.seed = flags.seed.value_or(0);
   request.has_seed = flags.seed.has_value();
   request.max_tokens = flags.max_tokens;
@@ -362,6 +376,8 @@ absl::StatusOr<GenerationRequest> RequestOf(const GenerateFlags& flags) {
     FORETOKEN_ASSIGN_OR_RETURN(request.text, ReadPromptText(flags));
   }
   // A BOS token alone does not count as a prompt.
+  // Checked before the chat template, which would make something out of
+  // nothing.
   if (request.text.has_value() ? request.text->empty()
                                : request.prompt.empty()) {
     return absl::InvalidArgumentError("prompt: it is empty");

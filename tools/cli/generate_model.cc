@@ -15,6 +15,8 @@ namespace {
 // tokens, otherwise a multiple of 256 or 1/32 more tokens.
 int64_t LargestPadded(int64_t tokens) {
   const int64_t multiple = tokens < 1024 ? 128 : 256;
+  // Padding to a multiple is common since matrices of such sizes run faster;
+  // some models add more by share.
   const int64_t rounded = (tokens + multiple - 1) / multiple * multiple;
   return tokens < 1024 ? rounded : std::max(rounded, tokens + tokens / 32);
 }
@@ -29,6 +31,8 @@ absl::Status CheckVocabulary(const Tokenizer& tokenizer,
         "the tokenizer has ", tokens, " tokens and the model's vocab_size is ",
         config.vocab_size, ": they do not belong together"));
   }
+  // -1 means that the file does not say; only two statements can contradict
+  // each other.
   if (tokenizer.bos_token() >= 0 && config.bos_token >= 0 &&
       tokenizer.bos_token() != config.bos_token) {
     return absl::InvalidArgumentError(
@@ -52,6 +56,8 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
     const GenerateFlags& flags) {
   absl::StatusOr<std::shared_ptr<const Tokenizer>> tokenizer =
       Tokenizer::LoadShared(flags.backend.model);
+  // Token ids in and out need no tokenizer. Stop strings do: they are found in
+  // the text.
   if (absl::IsNotFound(tokenizer.status()) && flags.prompt_ids.has_value() &&
       flags.stop.empty()) {
     FORETOKEN_LOG(kWarning, "no tokenizer, output has no text: ",
@@ -63,6 +69,7 @@ absl::StatusOr<std::shared_ptr<const Tokenizer>> LoadTokenizer(
 
 uint64_t SeedOf(const RequestFlags& flags) {
   if (flags.seed.has_value()) return *flags.seed;
+  // The seed has no effect on a greedy output; 0 says so in the report.
   if (!(flags.sampling.temperature > 0.0f)) return 0;
   std::random_device device;
   // 53 bits, which every JSON reader represents exactly.

@@ -76,10 +76,14 @@ void GenerateOutput::ShowDrafters(const Tokenizer& tokenizer) {
 }
 
 void GenerateOutput::Abort() {
+  // Only restores the terminal's colours; the request's own error is the one to
+  // report.
   if (painter_.has_value()) WriteOut(painter_->Finish()).IgnoreError();
 }
 
 absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
+  // One of the three: painted text, plain text as it comes, or everything kept
+  // for one JSON object at the end.
   if (painter_.has_value()) return WriteOut(painter_->Paint(delta));
   if (!json_) return WriteOut(delta.text);
   text_ += delta.text;
@@ -91,6 +95,8 @@ absl::Status GenerateOutput::Take(const GenerationDelta& delta) {
 }
 
 absl::Status GenerateOutput::Finish(const GenerationSummary& summary) {
+  // The text of the answer went to stdout; all that follows goes to stderr, so
+  // that a pipe gets the text alone.
   if (json_) return WriteJson(ResultJson(summary));
   FORETOKEN_RETURN_IF_ERROR(WriteOut(
       absl::StrCat(painter_.has_value() ? painter_->Finish() : "", "\n")));

@@ -45,6 +45,7 @@ absl::Status GenerationTarget::CheckTokenizer(absl::Time deadline) {
   const absl::StatusOr<GeneratorInfo> info = generator_->Info(deadline);
   FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), server_));
   const std::string& theirs = info->tokenizer_fingerprint;
+  // Empty: a server with random weights has no tokenizer to disagree with.
   if (theirs.empty() || theirs == tokenizer_->fingerprint_bytes()) {
     return absl::OkStatus();
   }
@@ -60,6 +61,7 @@ absl::StatusOr<GenerationSummary> GenerationTarget::Generate(
   // The server may have changed its model since the last request.
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(request.deadline));
   auto summary = foretoken::Generate(*generator_, std::move(request), on_delta);
+  // In this process the error needs no address.
   if (summary.ok() || server_.empty()) return summary;
   return Annotate(summary.status(), server_);
 }

@@ -41,6 +41,8 @@ absl::Status RunBench(const BenchOptions& options) {
   FORETOKEN_ASSIGN_OR_RETURN(std::shared_ptr<const Tokenizer> tokenizer,
                              Tokenizer::LoadShared(options.tokenizer));
   GrammarBench bench(std::move(tokenizer));
+  // With --json rows are printed as they come, so that an interrupted run keeps
+  // its results.
   FORETOKEN_RETURN_IF_ERROR(ForEachLine(
       options.schemas, [&](absl::string_view line) -> absl::Status {
         FORETOKEN_ASSIGN_OR_RETURN(const GrammarBench::Row row,

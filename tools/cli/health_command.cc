@@ -35,6 +35,8 @@ absl::Status AwaitServing(const std::string& address,
     // connects at once.
     FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<grpc::Channel> channel,
                                rpc::CreateChannel(address, options));
+    // Bounds one attempt, which may hang in the network, so that --wait can try
+    // again.
     const absl::StatusOr<bool> serving =
         rpc::IsServing(channel, "", MonotonicNow() + absl::Seconds(2));
     if (serving.ok() && *serving) return absl::OkStatus();
@@ -49,6 +51,7 @@ absl::Status AwaitServing(const std::string& address,
 
 absl::Status Health(const HealthOptions& options) {
   const rpc::ChannelOptions channel = ChannelOf(options.access);
+  // One limit for all servers together.
   const absl::Time until = MonotonicNow() + absl::Seconds(options.wait_seconds);
   for (const std::string& server : options.servers) {
     FORETOKEN_RETURN_IF_ERROR(AwaitServing(server, channel, until));

@@ -67,6 +67,8 @@ absl::StatusOr<TypeTotals> InspectGguf(const std::string& path) {
   TypeTotals totals = InspectFiles("GGUF", files, [](const auto& tensor) {
     return GgufTensorTypeName(tensor.type);
   });
+  // The two keys without which nothing can be said about a model; both may be
+  // missing.
   for (const char* key : {"general.name", "general.architecture"}) {
     const GgufValue* value = files.metadata.Find(key);
     Line(key + std::string("general.").size(),
@@ -126,6 +128,7 @@ absl::Status PrintModel(const std::string& path) {
 
 absl::Status PrintTokenizer(const std::string& path) {
   const auto tokenizer = Tokenizer::Load(path);
+  // A model without a tokenizer is usable with token ids.
   if (absl::IsNotFound(tokenizer.status())) {
     Line("tokenizer", "none");
     return absl::OkStatus();
@@ -137,6 +140,8 @@ absl::Status PrintTokenizer(const std::string& path) {
   }
   const auto token = [&](TokenId id) {
     if (id < 0) return std::string("none");
+    // Escaped: a token may hold control characters that would change the
+    // terminal.
     return absl::StrCat(id, " ",
                         absl::CEscape((*tokenizer)->vocabulary().content(id)));
   };
@@ -165,6 +170,7 @@ absl::Status Inspect(const std::string& path) {
       is_file ? InspectGguf(path) : InspectDirectory(path));
   PrintTypes(totals);
   absl::Status problem = PrintModel(path);
+  // Update keeps the first error, and both parts are printed in any case.
   problem.Update(PrintTokenizer(path));
   return problem;
 }

@@ -8,6 +8,7 @@ namespace foretoken::cli {
 namespace {
 
 std::atomic<bool> interrupted{false};
+// A signal handler may only touch lock-free atomics.
 static_assert(std::atomic<bool>::is_always_lock_free);
 
 }  // namespace
@@ -16,6 +17,8 @@ void CatchInterrupt() {
   interrupted = false;
   struct sigaction action {};
   action.sa_handler = [](int) { interrupted = true; };
+  // RESETHAND: a second Ctrl-C ends the process, in case the first one is not
+  // noticed. RESTART: reads of stdin go on rather than fail with EINTR.
   action.sa_flags = SA_RESETHAND | SA_RESTART;
   sigaction(SIGINT, &action, nullptr);
 }

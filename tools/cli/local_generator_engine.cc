@@ -17,6 +17,9 @@ namespace {
 
 class EngineTarget final : public orchestrator::Target {
  public:
+  // Declared after sessions_, which holds the model that this refers to.
+  // Safe in any order of the arguments: std::move only casts here, and the
+  // pointer moves in the constructor, once OptionsFor has returned.
   EngineTarget(std::unique_ptr<Backend> backend,
                const std::shared_ptr<const Tokenizer>& tokenizer)
       : sessions_({},
@@ -62,6 +65,8 @@ absl::StatusOr<std::shared_ptr<Generator>> StartLocalGenerator(
     std::shared_ptr<const Tokenizer> tokenizer) {
   for (const std::string* path :
        {&flags.draft_model, &flags.prior, &flags.crest}) {
+    // Refused rather than ignored: the answer would be right, but slower than
+    // the user expects.
     if (path->empty()) continue;
     return absl::UnimplementedError(absl::StrCat(
         "'", *path, "': this build has no services that could use it"));
@@ -79,6 +84,8 @@ absl::StatusOr<std::shared_ptr<Generator>> StartLocalGenerator(
       orchestrator::GenerationService::Create(
           options, std::make_unique<EngineTarget>(std::move(made), tokenizer),
           /*drafters=*/nullptr, std::move(tokenizer), engine->observer));
+  // Shares the ownership of `engine`: the observer must live as long as the
+  // service that reports to it.
   return std::shared_ptr<Generator>(engine, engine->generation.get());
 }
 

@@ -29,6 +29,8 @@ absl::StatusOr<std::shared_ptr<Generator>> StartLocalGenerator(
   config.orchestrator.trace = flags.trace;
   const auto services = std::make_shared<StackOfServices>();
   FORETOKEN_ASSIGN_OR_RETURN(services->stack, config.Make(services->registry));
+  // Aliasing: whoever holds the generator keeps the registry and the whole
+  // stack.
   return std::shared_ptr<Generator>(services, &services->stack->generation());
 }
 

@@ -13,6 +13,8 @@
 namespace foretoken::cli {
 namespace {
 
+// Many more slices than threads, so that a thread that starts late does not
+// decide the time.
 constexpr int64_t kSlices = 512;
 constexpr int64_t kSliceUnit = 128;  // stream_sum takes multiples of it
 constexpr int kRepeats = 3;
@@ -23,6 +25,7 @@ double MultiplyAddsPerSecond(const CpuOps& ops, ActivationType type,
   std::atomic<int64_t> done = 0;
   const absl::Time start = MonotonicNow();
   pool.ParallelFor(pool.threads(), [&](int64_t) {
+    // The results go somewhere, or the compiler would remove the loop.
     float sink[kPeakSink] = {};
     done += ops.peak[static_cast<int>(type)](kPeakSteps, sink);
   });
@@ -37,17 +40,21 @@ absl::StatusOr<std::unique_ptr<ReadBandwidth>> ReadBandwidth::Create(
   auto self = std::make_unique<ReadBandwidth>(threads);
   FORETOKEN_ASSIGN_OR_RETURN(self->ops_, SelectCpuOps(std::nullopt));
   constexpr int64_t kUnitBytes = kSlices * kSliceUnit * sizeof(float);
+  // At least one unit, for sizes smaller than all slices.
   self->slice_ = std::max<int64_t>(1, bytes / kUnitBytes) * kSliceUnit;
   const int64_t count = self->slice_ * kSlices;
   FORETOKEN_ASSIGN_OR_RETURN(
       self->buffer_,
       HugeBuffer::Allocate(count * static_cast<int64_t>(sizeof(float))));
+  // Written, not only allocated: untouched pages all map to one page of zeros,
+  // which stays in the cache.
   std::fill_n(self->buffer_.as<float>(), count, 1.0f);
   return self;
 }
 
 double ReadBandwidth::GigabytesPerSecond() {
   double best = 0.0;
+  // The best distance of prefetching differs by processor, so all are tried.
   for (const int64_t ahead : kAhead) best = std::max(best, Read(ahead));
   return best;
 }
@@ -72,6 +79,7 @@ absl::StatusOr<MachineBalance> MeasureMachineBalance(int threads,
   ThreadPool pool(threads);
   MachineBalance balance;
   balance.threads = threads;
+  // The best of several: other load only ever slows a measurement down.
   for (int i = 0; i < kRepeats; ++i) {
     balance.read_gb_s =
         std::max(balance.read_gb_s, reads->GigabytesPerSecond());

@@ -6,9 +6,12 @@ int main(int argc, char** argv) {
   foretoken::cli::App app("foretoken",
                           "Foretoken: lossless speculative decoding.");
   const foretoken::cli::Command root = app.root();
+  // In the order of --help: from what most users want to what few do.
   foretoken::cli::AddGenerateCommand(root);
   foretoken::cli::AddChatCommand(root);
   foretoken::cli::AddRunCommand(root);
+// Both need gRPC: a build without services has neither a server to start nor
+// one to ask.
 #ifdef FORETOKEN_HAVE_SERVICES
   foretoken::cli::AddServeCommand(root);
   foretoken::cli::AddHealthCommand(root);

@@ -33,6 +33,7 @@ absl::Status Build(const Flags& flags) {
                              CorpusReader::Open(std::move(source)));
   FORETOKEN_ASSIGN_OR_RETURN(const std::vector<TokenId> corpus,
                              TokenisePriorCorpus(*reader, *tokenizer));
+  // No model is loaded: the tokenizer alone decides ids and vocabulary.
   PriorBuildOptions model;
   model.vocab_size = tokenizer->vocab_size();
   model.tokenizer = tokenizer->fingerprint();

@@ -68,6 +68,8 @@ absl::StatusOr<OpenTarget> OpenServer(const Flags& flags) {
   FORETOKEN_RETURN_IF_ERROR(Annotate(info.status(), flags.target.server));
   target.model.vocab_size = static_cast<int32_t>(info->vocab_size);
   const std::string& fingerprint = info->tokenizer_fingerprint;
+  // A prior is bound to its tokenizer by this hash; without one a drafter could
+  // not tell whether its ids are right.
   if (fingerprint.size() != target.model.tokenizer.size()) {
     return absl::FailedPreconditionError(
         absl::StrCat(flags.target.server,
@@ -79,6 +81,7 @@ absl::StatusOr<OpenTarget> OpenServer(const Flags& flags) {
   if (!flags.target.tokenizer.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(target.tokenizer,
                                Tokenizer::LoadShared(flags.target.tokenizer));
+    // Text of --merge would be counted under ids of another vocabulary.
     if (target.tokenizer->fingerprint() != target.model.tokenizer) {
       return absl::FailedPreconditionError(
           absl::StrCat("--tokenizer: ", flags.target.tokenizer,
@@ -110,6 +113,7 @@ absl::Status CheckFlags(const Flags& flags) {
   if (server == !flags.target.backend.model.empty()) {
     return absl::InvalidArgumentError("want --server ADDR or --model PATH");
   }
+  // Only text has to be tokenized; the target's own outputs come as ids.
   if (server && flags.target.tokenizer.empty() && !flags.merge.empty()) {
     return absl::InvalidArgumentError(
         "--merge: wants --tokenizer with --server: the model directory or GGUF "
@@ -127,9 +131,12 @@ absl::Status RunGrowth(PriorGrowth& growth) {
   constexpr absl::Duration kPoll = absl::Milliseconds(50);
   std::atomic<bool> over{false};
   std::thread watch([&] {
+    // Polled by a thread of its own, because a signal handler cannot call Stop,
+    // which takes a lock.
     while (!over && !Interrupted()) absl::SleepFor(kPoll);
     growth.Stop();
   });
+  // On every path out of here: a thread that is not joined ends the program.
   const absl::Cleanup join = [&] {
     over = true;
     watch.join();
@@ -174,6 +181,7 @@ absl::Status Grow(const Flags& flags) {
                              ReadPromptFile(flags.prompts, chat));
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<CorpusReader> merged,
                              OpenMerged(flags));
+  // Bounds the memory of the corpus.
   WrittenText written(flags.max_written);
   if (!flags.text_out.empty()) {
     FORETOKEN_RETURN_IF_ERROR(written.WriteRows(flags.text_out));
@@ -187,6 +195,7 @@ absl::Status Grow(const Flags& flags) {
                                                       ? OpenModel(flags)
                                                       : OpenServer(flags));
     model = target.model;
+    // Before hours of writing: it builds a tiny prior with the same options.
     FORETOKEN_RETURN_IF_ERROR(CheckPriorOutput(model, flags.output));
     PriorGrowth growth(options, prompts, *target.generator, written);
     CatchInterrupt();
@@ -206,6 +215,8 @@ absl::Status Grow(const Flags& flags) {
                       "documents of corpora",
                       written.outputs(), written.tokens(), refused,
                       merged == nullptr ? 0 : merged->documents())));
+  // The rows come last: a prior that is written is worth more than a complaint
+  // about them.
   return written.Finish();
 }
 
@@ -234,6 +245,7 @@ void AddWritingFlags(Command grow, Flags& flags) {
            "Time to write; Ctrl-C ends it early, and the prior is "
            "built of what there is")
       .InRange(0.001, 60.0 * 24 * 7);
+  // Half of the limit of a corpus leaves room for --merge.
   grow.Add("--max-written", flags.max_written,
            "Tokens after which the writing ends")
       .InRange(int64_t{1}, kMaxPriorCorpusTokens / 2);

@@ -27,6 +27,7 @@ absl::StatusOr<PriorBuildOptions> OptionsOf(PriorBuildOptions model,
                              StaticPrior::Open(flags.base, model.tokenizer));
   // A model's vocabulary may be padded beyond its tokenizer's.
   model.vocab_size = model.base->vocab_size();
+  // The base's vocabulary wins, as its n-grams stay.
   return model;
 }
 
@@ -55,6 +56,7 @@ absl::StatusOr<std::vector<TokenId>> TokenisePriorCorpus(
       std::vector<TokenId> corpus,
       ReadPriorCorpus(reader, tokenizer,
                       [&](uint64_t done) { bar.Set(done); }));
+  // Skipped rows and compressed input leave the bar short of its end.
   bar.Set(reader.total_bytes());
   return corpus;
 }
@@ -70,6 +72,7 @@ absl::Status CheckPriorOutput(const PriorBuildOptions& model,
   }
   FORETOKEN_ASSIGN_OR_RETURN(const PriorBuildOptions options,
                              OptionsOf(model, flags));
+  // One token is enough to run every check of the options.
   const TokenId any[] = {0};
   return BuildPrior(any, options).status();
 }
@@ -82,6 +85,8 @@ absl::Status WritePrior(absl::Span<const TokenId> corpus,
                              OptionsOf(model, flags));
   FORETOKEN_ASSIGN_OR_RETURN(const std::string bytes,
                              BuildPrior(corpus, options));
+  // Atomically: a drafter that opens the file meanwhile sees the old prior or
+  // the new one.
   FORETOKEN_RETURN_IF_ERROR(WriteFileAtomically(flags.out, bytes));
   // Read the file back: this validates exactly what will be served.
   FORETOKEN_ASSIGN_OR_RETURN(const std::shared_ptr<const StaticPrior> prior,

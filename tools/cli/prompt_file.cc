@@ -25,6 +25,8 @@ absl::StatusOr<std::vector<TokenId>> ReadIds(const Json& ids) {
   std::vector<TokenId> result;
   result.reserve(ids.size());
   for (const Json& id : ids) {
+    // Only non-negative whole numbers; 1.0 and 1e3 are refused, as ids of a
+    // file are never written so.
     if (!id.is_number_unsigned() ||
         id.get<uint64_t>() > std::numeric_limits<TokenId>::max()) {
       return wrong;
@@ -49,6 +51,7 @@ absl::StatusOr<Constraint> ReadConstraint(const Json& value,
   Constraint constraint;
   if (name == "json_schema" && given.is_object()) {
     constraint.kind = Kind::kJsonSchema;
+    // From the raw text, since parsing sorts the keys of an object.
     constraint.source = std::string(RawMember(raw, name));
   } else if (name == "json_object" && given == true) {
     constraint.kind = Kind::kJsonObject;
@@ -72,6 +75,7 @@ absl::StatusOr<FilePrompt> ReadPrompt(const Json& row, const ChatFormat& chat) {
   for (const char* field : {kText, kIds, kMessages}) {
     given += row.contains(field) ? 1 : 0;
   }
+  // More than one field would make it unclear which is sent.
   if (given != 1) {
     return absl::InvalidArgumentError(
         absl::StrCat("has ", given,
@@ -113,6 +117,7 @@ absl::StatusOr<std::vector<FilePrompt>> ReadPromptFile(const std::string& path,
         FORETOKEN_ASSIGN_OR_RETURN(FilePrompt prompt, ReadRow(row, line, chat));
         bytes += prompt.ids.size() * sizeof(TokenId) +
                  prompt.text.value_or("").size() + prompt.constraint.bytes();
+        // Both bounds: many tiny rows cost memory of their own.
         if (prompts.size() == kMaxPrompts || bytes > kMaxPromptBytes) {
           return absl::ResourceExhaustedError(
               absl::StrCat("too much, want at most ", kMaxPrompts,

@@ -34,6 +34,8 @@ struct QuantizeOptions {
 absl::Status CopyKeys(const std::string& path, GgufWriter& writer) {
   FORETOKEN_ASSIGN_OR_RETURN(const GgufFiles files, GgufFiles::Open(path));
   for (const auto& [key, value] : files.metadata.values()) {
+    // The other keys describe the architecture, which the export writes from
+    // the model as it was read.
     const bool kept = absl::StartsWith(key, "tokenizer.") ||
                       absl::StartsWith(key, "general.");
     const bool written =
@@ -50,6 +52,7 @@ absl::Status AddKeysOfDirectory(const std::string& path, int32_t vocab_size,
       std::filesystem::path(path) / ".";  // drops a trailing slash
   writer.String("general.name", directory.parent_path().filename().string());
   const absl::Status added = AddGgufTokenizerKeys(path, vocab_size, writer);
+  // No tokenizer is a warning: such a file still runs with token ids.
   if (!absl::IsNotFound(added)) return added;
   FORETOKEN_LOG(kWarning,
                 "no tokenizer in the file: ", std::string(added.message()));
@@ -69,6 +72,7 @@ absl::Status Quantize(const QuantizeOptions& options) {
   const int threads = options.threads > 0 ? options.threads : AllProcessors();
   ThreadPool pool(std::min(threads, ThreadPool::kMaxThreads));
   using Pair = std::pair<std::string, std::string>;
+  // By pair of types, so that a hundred tensors give one line.
   std::map<Pair, std::pair<int, std::string>> fallbacks;
   FORETOKEN_RETURN_IF_ERROR(ExportGguf(
       *weights, *kind, options.out, pool, std::move(writer),
@@ -76,6 +80,7 @@ absl::Status Quantize(const QuantizeOptions& options) {
         if (tensor.type == tensor.wanted) return;
         auto& [count, first] = fallbacks[{WeightTypeName(tensor.wanted),
                                           WeightTypeName(tensor.type)}];
+        // The first one found stands for all of them.
         if (count++ == 0) first = tensor.name;
       }));
   for (const auto& [types, found] : fallbacks) {

@@ -40,6 +40,7 @@ absl::Status ReplayRecorded(const RecordedReplay& replay,
   Replayer replayer(drafter, replay.max_tree_nodes);
   std::vector<ReplaySetResult> results;
   for (const RecordedSet& set : sets) {
+    // A bar is drawn only where someone looks: logs would be full of it.
     Progress bar("replay " + set.file, set.turns.size(), "turns",
                  isatty(STDERR_FILENO) != 0);
     FORETOKEN_ASSIGN_OR_RETURN(
@@ -47,6 +48,7 @@ absl::Status ReplayRecorded(const RecordedReplay& replay,
         replayer.Replay(set, history, [&](int64_t done) { bar.Set(done); }));
     results.push_back(std::move(result));
   }
+  // Over all sets: times of a single one are too few.
   const ReplayCostSummary costs(replayer.costs());
   return replay.json ? WriteJson(ReplayJson(mode, replay.max_tree_nodes,
                                             results, costs))

@@ -25,6 +25,7 @@ struct ReplayOptions {
 absl::Status Replay(ReplayOptions options) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const Mode mode, Mode::Parse(options.drafter.mode, ModeUse::kReplay));
+  // Before the tokenizer and the datastore are read, which may take a minute.
   FORETOKEN_RETURN_IF_ERROR(CheckFlagsOfMode(
       mode.name(), options.drafter,
       {{"--history", !options.history.empty(), {"auto", "phrase_pool"}}}));

@@ -25,6 +25,8 @@ constexpr char kSingleUser[] = "--single-user";
 bool IsGiven(absl::string_view argument,
              const std::vector<std::string>& words) {
   const absl::string_view flag = argument.substr(0, argument.find('='));
+  // As the services do, an empty variable counts as unset. substr(2) drops the
+  // dashes.
   const char* const set = std::getenv(EnvironmentName(flag.substr(2)).c_str());
   return (set != nullptr && *set != '\0') ||
          absl::c_any_of(words, [&](absl::string_view word) {
@@ -36,6 +38,8 @@ bool IsGiven(absl::string_view argument,
 // foretoken-local's arguments for those of `serve`, MODEL first.
 std::vector<std::string> LocalArguments(const std::vector<std::string>& words) {
   std::vector<std::string> arguments = {"foretoken-local"};
+  // Only together with the default address: an address that the user chose may
+  // be reachable by others.
   if (!IsGiven(kListen, words)) {
     arguments.emplace_back(kListen);
     if (!IsGiven(kSingleUser, words)) arguments.emplace_back(kSingleUser);
@@ -48,6 +52,8 @@ std::vector<std::string> LocalArguments(const std::vector<std::string>& words) {
 }
 
 absl::Status Serve(const std::vector<std::string>& words) {
+  // `serve --port 1 MODEL` would take MODEL for a value of a flag, and then
+  // complain about a missing model.
   if (!words.empty() && absl::StartsWith(words[0], "-") &&
       !absl::StartsWith(words.back(), "-") && !IsGiven("--model", words) &&
       !IsGiven("--random-model", words)) {
@@ -55,6 +61,7 @@ absl::Status Serve(const std::vector<std::string>& words) {
         "MODEL comes first: foretoken serve MODEL [FLAGS]");
   }
   const std::vector<std::string> arguments = LocalArguments(words);
+  // Pointers into `arguments`, which outlives the call.
   std::vector<const char*> argv;
   for (const std::string& argument : arguments) {
     argv.push_back(argument.c_str());
@@ -62,6 +69,8 @@ absl::Status Serve(const std::vector<std::string>& words) {
   rpc::ServiceInfo info = local::LocalService::kInfo;
   info.program = "foretoken serve MODEL";
   local::LocalService service;
+  // The version line is foretoken's, not that of foretoken-local, whose flags
+  // these are.
   const int exit_code = rpc::RunService(
       info,
       [&service](Flags& flags) {
@@ -73,6 +82,8 @@ absl::Status Serve(const std::vector<std::string>& words) {
       },
       static_cast<int>(argv.size()), argv.data());
   // It has reported its errors, with exit codes of its own.
+  // Not returned: main would turn it into its own codes, and 2 and 1 mean
+  // something to supervisors.
   std::exit(exit_code);
 }
 

@@ -42,6 +42,7 @@ void AddRandomWeightsOption(Command command, std::string& type) {
 }
 
 int AllProcessors() {
+  // hardware_concurrency may be 0 where the system does not tell.
   return static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
 }
 
@@ -125,6 +126,8 @@ const std::string& ModelOfChat(const LocalModelFlags& flags,
 }
 
 absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
+  // --draft-vocabulary is a number with a default, so it counts as given if it
+  // differs.
   const bool cuts = flags.draft_loading.vocabulary != DraftLoading().vocabulary;
   for (const auto& [name, value] :
        {std::pair("--draft-vocabulary", std::string(cuts ? "given" : "")),
@@ -133,6 +136,7 @@ absl::Status CheckNoLocalModel(const LocalModelFlags& flags) {
         std::pair("--prior", flags.prior), std::pair("--crest", flags.crest),
         std::pair("--isa", flags.backend.isa),
         std::pair("--kv-type", flags.backend.kv_type)}) {
+    // "auto" is what these flags say without being given.
     if (value.empty() || value == "auto") continue;
     return absl::InvalidArgumentError(absl::StrCat(
         name,
@@ -188,6 +192,7 @@ void AddServerFlags(Command command, ServerFlags& flags) {
       command
           .Add("--server-tls-key", flags.tls_key, "PEM key of that certificate")
           .Environment("FORETOKEN_SERVER_TLS_KEY");
+  // A certificate is useless without its key, and both without TLS.
   cert.Needs(key).Needs(ca);
   key.Needs(cert);
   command
@@ -207,6 +212,7 @@ absl::Status CheckFlagsOfMode(absl::string_view mode,
       {"--state online", options.online(), {"auto", "phrase_pool"}},
       {"--crest", !options.crest.empty(), {"crest"}},
       {"--index-memory", !options.index_memory.empty(), {"crest"}}};
+  // The flags of the calling command go through the same test.
   uses.insert(uses.end(), others.begin(), others.end());
   for (const FlagUse& use : uses) {
     if (!use.given || absl::c_linear_search(use.modes, mode)) continue;
@@ -220,6 +226,8 @@ absl::Status CheckFlagsOfMode(absl::string_view mode,
 absl::StatusOr<DrafterResources> OpenDrafterResources(
     const DrafterOptions& options, const Tokenizer& tokenizer) {
   DrafterResources resources;
+  // Without --state online a drafter forgets between turns, as a replica would
+  // that has just started.
   resources.keep_history = options.online();
   if (!options.prior.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(

@@ -36,6 +36,8 @@ absl::StatusOr<Json> Detokenize(const Tokenizer& tokenizer, const Json& line) {
   }
   std::vector<TokenId> ids;
   for (const Json& id : line.at("ids")) {
+    // Checked here for a message with the position; Decode would name the id
+    // alone.
     if (!id.is_number_integer() || id < 0 || id >= tokenizer.vocab_size()) {
       return absl::InvalidArgumentError(
           absl::StrCat("ids[", ids.size(), "]: ", DumpJson(id), ", want 0..",
@@ -64,6 +66,7 @@ absl::Status ConvertLines(const std::string& tokenizer_path,
       return Annotate(value.status(),
                       absl::StrCat("stdin line ", reader->line_number()));
     }
+    // Line by line, so that the command works as a filter between two programs.
     FORETOKEN_RETURN_IF_ERROR(WriteJson(*value));
   }
 }

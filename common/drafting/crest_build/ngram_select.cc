@@ -145,6 +145,7 @@ class Selector {
       const std::vector<uint64_t>& unigrams) const {
     uint64_t total = 0;
     for (const uint64_t count : unigrams) total += count;
+    // One more than the share, so that it is never 0.
     const uint64_t share =
         total / (static_cast<uint64_t>(pool_.threads()) * kRangesPerThread) + 1;
     std::vector<uint32_t> bounds = {0};
@@ -157,6 +158,7 @@ class Selector {
         sum = 0;
       }
     }
+    // Beyond every stored token, so the last range takes the rest.
     bounds.push_back(UINT32_MAX);
     return bounds;
   }
@@ -176,6 +178,7 @@ class Selector {
     uint64_t count = 0;
     while (true) {
       FORETOKEN_ASSIGN_OR_RETURN(const bool more, merger.Next(key, count));
+      // Written whenever the buffer is full, and once more at the end.
       if (!more || buffer.size() >= kCandidateBufferBytes) {
         FORETOKEN_RETURN_IF_ERROR(
             merged.Write(offset, buffer.data(), buffer.size()));
@@ -214,8 +217,11 @@ class Selector {
       FORETOKEN_ASSIGN_OR_RETURN(const bool more, merger.Next(key, count));
       const int common =
           more && any ? CommonBytes(key, last) / layout_.token_bytes : 0;
+      // From the longest n-gram that ends here to the shortest: each hands its
+      // count on to its prefix.
       for (int n = layout_.max_n; any && n > common; --n) {
         FORETOKEN_RETURN_IF_ERROR(Emit(n, last, counts[n], range));
+        // The prefix occurs wherever this n-gram does.
         counts[n - 1] += counts[n];
         counts[n] = 0;
       }
@@ -238,10 +244,13 @@ class Selector {
                     Range& range) {
     const NgramKey<W> prefix = key & masks_[n];
     // A key that ends before n tokens belongs to a shorter n-gram.
+    // Its last token is a document's end: the position has no n-gram of this
+    // length.
     if (n < min_n_ || prefix == (key & masks_[n - 1])) {
       return absl::OkStatus();
     }
     range.histograms[n - 1].Add(count);
+    // Counted in the histogram all the same, which reports what was left out.
     if (count < options_.min_count) return absl::OkStatus();
     const SelectedNgram<W> candidate{prefix, count};
     return range.candidates[n - 1].Append(candidates_, &candidate,
@@ -251,6 +260,7 @@ class Selector {
   absl::Status Filter(int n, const CountHistogram::Threshold& threshold,
                       SpillFile& selected) {
     // Candidates come in key order, so the lowest sequences take the ties.
+    // How many with exactly the threshold's count fit in.
     uint64_t ties = threshold.ties;
     std::vector<SelectedNgram<W>> block;
     std::vector<SelectedNgram<W>> kept;
@@ -296,6 +306,8 @@ absl::StatusOr<NgramSelection> SelectNgrams(
         Selector<W> selector(options, pool, candidates, progress);
         const SpillFile* file = &run_file;
         FORETOKEN_RETURN_IF_ERROR(selector.LimitFanIn(file, runs, merged));
+        // Too many runs would need more open buffers than the memory allows:
+        // merge groups of them first.
         FORETOKEN_RETURN_IF_ERROR(selector.Count(*file, runs, unigrams));
         return selector.Select(selected);
       });

@@ -45,6 +45,7 @@ absl::Status SpillFile::Write(uint64_t offset, const void* data, size_t bytes) {
     const ssize_t n = pwrite(fd_, from, bytes, static_cast<off_t>(offset));
     if (n < 0 && errno == EINTR) continue;
     if (n <= 0) {
+      // pwrite of 0 bytes without an error: the disk is full.
       return absl::ErrnoToStatus(n < 0 ? errno : ENOSPC,
                                  absl::StrCat(path_, ": write"));
     }
@@ -62,6 +63,7 @@ absl::Status SpillFile::Read(uint64_t offset, void* data, size_t bytes) const {
     if (n < 0 && errno == EINTR) continue;
     if (n < 0) return absl::ErrnoToStatus(errno, absl::StrCat(path_, ": read"));
     if (n == 0) {
+      // Shorter than it was when it was written: truncated by somebody else.
       return absl::DataLossError(
           absl::StrCat(path_, ": ends at byte ", offset));
     }

@@ -22,6 +22,7 @@ absl::Status TokenFileWriter::AddDocument(absl::Span<const TokenId> tokens) {
   if (tokens.empty()) return absl::OkStatus();
   // The zero that ends the document is already there.
   const size_t begin = buffer_.size();
+  // Zeros: the token after the last stays 0, which ends the document.
   buffer_.resize(begin + (tokens.size() + 1) * token_bytes_, 0);
   uint8_t* at = buffer_.data() + begin;
   for (const TokenId token : tokens) {
@@ -37,6 +38,7 @@ absl::Status TokenFileWriter::AddDocument(absl::Span<const TokenId> tokens) {
   }
   ++documents_;
   tokens_ += tokens.size();
+  // Written in large pieces; the rest by Finish.
   if (buffer_.size() < kBufferBytes) return absl::OkStatus();
   return Finish();
 }

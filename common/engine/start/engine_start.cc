@@ -26,6 +26,8 @@ class LoadingBar {
   }
 
   void Advance(int64_t read) {
+    // The bar may be asked for more than it was promised (a part read twice);
+    // it ends once and stays ended.
     if (!bar_.has_value()) return;
     bar_->Advance(static_cast<uint64_t>(read));
     left_ -= read;
@@ -58,7 +60,10 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(
     const double bytes = static_cast<double>(BytesOf(weights).all);
     FORETOKEN_LOG(kInfo, "loading ", what, ", ",
                   absl::StrFormat("%.1f MB", bytes / 1e6));
+    // A terminal gets the bar, a log file the line above: a bar in a file is
+    // noise.
     if (isatty(STDERR_FILENO) == 0) return;
+    // Shared because std::function must be copyable.
     weights.Watch([bar = std::make_shared<LoadingBar>(what, reported)](
                       int64_t read) { bar->Advance(read); });
   };
@@ -75,6 +80,8 @@ absl::StatusOr<std::unique_ptr<Backend>> StartBackend(
 absl::StatusOr<PassTiming> TimePasses(Backend& backend, int32_t rows,
                                       absl::Duration budget, int32_t most_rows,
                                       EngineLoopOptions& loop) {
+  // On idle hardware, before the first request: later passes share the machine
+  // with requests.
   auto timing = PassTiming::Measure(backend, rows, budget);
   // Without a measurement the watchdog learns the longest pass from the passes
   // that run.

@@ -43,6 +43,8 @@ std::string Activations(const CpuModel& model, const std::string& precision) {
   if (products[static_cast<int>(ActivationType::kInt8Super)] > 0) {
     names.push_back(absl::StrCat("int8x", kSuperBlock));
   }
+  // The rounding of activations changes results as much as that of weights
+  // does, so it is part of the fingerprint.
   return names.empty() ? precision : absl::StrJoin(names, "+");
 }
 
@@ -53,6 +55,7 @@ std::string Fingerprint(const CpuModel& model, KvType kv_type,
   const auto products = model.products_per_row();
   const bool bf16 = products[static_cast<int>(ActivationType::kBFloat16)] > 0;
   // All others compute the same bits (ops.h).
+  // vdpbf16ps adds the products of a pair in an order of its own.
   const bool own_order = bf16 && ops.isa == CpuIsa::kAvx512Bf16;
   std::string text = absl::StrFormat(
       "cpu;kernel=%d;isa=%s;precision=%s;kv=%s;matrices=%s;activations=%s;"
@@ -62,6 +65,8 @@ std::string Fingerprint(const CpuModel& model, KvType kv_type,
       Activations(model, precision), kAttendKeys,
       ProbeOps(ops, model.config(), bf16),
       ShortDigest(NumericConfig(model.config())), model.weights_digest());
+  // Added only if set, so that the fingerprints of models as stored did not
+  // change when conversions came.
   if (model.conversion() != WeightConversion::kKeep) {
     absl::StrAppend(
         &text, ";conversion=",
@@ -76,6 +81,7 @@ std::string Fingerprint(const CpuModel& model, KvType kv_type,
 
 class CpuBackend : public PlannedBackend {
  public:
+  // One scratch per thread of the pool: draws run on all of them at once.
   CpuBackend(CpuModel model, const CpuOps& ops, const CpuOptions& options,
              std::unique_ptr<ThreadPool> pool, KvStore store, int64_t pages)
       : PlannedBackend(model.config(),
@@ -88,6 +94,8 @@ class CpuBackend : public PlannedBackend {
         scratch_(pool_->threads()) {}
 
   absl::Status Init() {
+    // After construction, as the forward pass refers to model_ and store_ in
+    // their final place.
     FORETOKEN_ASSIGN_OR_RETURN(
         forward_, CpuForward::Create(model_, ops_, store_, *pool_, max_rows()));
     return absl::OkStatus();
@@ -139,10 +147,14 @@ absl::Status CpuBackend::RunPlan(
   MakeMasks(pass);
   std::atomic<int32_t> without_number = -1;  // a row whose logits are all NaN
   const int64_t total = static_cast<int64_t>(plan().output_rows.size());
+  // In chunks, because the logits of all rows of a large pass would take more
+  // memory than the model.
   for (int64_t first = 0; first < total; first += CpuForward::kLogitRows) {
     const int64_t count =
         std::min<int64_t>(CpuForward::kLogitRows, total - first);
     forward_->ComputeLogits(first, count);
+    // Rows are independent: each thread writes its own outputs, and its own
+    // scratch.
     pool_->ParallelForThreads(count, [&](int64_t i, int thread) {
       const int32_t row = plan().output_rows[first + i];
       const int32_t s = plan().rows[row].session;
@@ -155,16 +167,21 @@ absl::Status CpuBackend::RunPlan(
       // NaN is never preferred: where it is drawn there was nothing else. Nor
       // is an id that the head leaves out.
       if (std::isnan(logits[drawn.token]) || !model_.InHead(drawn.token)) {
+        // Any bad row will do for the error; relaxed, because the pool's end
+        // orders it before the load below.
         without_number.store(row, std::memory_order_relaxed);
       }
     });
   }
   const int32_t row = without_number.load(std::memory_order_relaxed);
+  // One bad row fails the pass: the engine then runs its sessions alone to find
+  // whose it is.
   return row < 0 ? absl::OkStatus() : NoNumbers(row);
 }
 
 // On all threads at once, as a pass runs.
 double CpuBackend::MeasureProductSeconds() {
+  // Long enough that starting the threads does not show.
   constexpr int64_t kSteps = 50000;
   const auto products = model_.products_per_row();
   double seconds = 0.0;
@@ -174,6 +191,8 @@ double CpuBackend::MeasureProductSeconds() {
     const absl::Time start = MonotonicNow();
     pool_->ParallelFor(pool_->threads(), [&](int64_t) {
       float sink[kPeakSink] = {};
+      // The results are not used, but they are stored, so the loop is not
+      // removed.
       done += ops_.peak[type](kSteps, sink);
     });
     const double taken = absl::ToDoubleSeconds(MonotonicNow() - start);
@@ -186,6 +205,8 @@ double CpuBackend::MeasureProductSeconds() {
 SampledToken CpuBackend::DrawOne(const PassSession& source, int32_t row,
                                  const uint64_t* allowed,
                                  absl::Span<const float> logits, int thread) {
+  // Without sampling the largest logit, of equals the first: what the sampler
+  // does at temperature 0.
   if (source.sampling == nullptr) {
     SampledToken token;
     token.token = ops_.arg_max(logits.data(), static_cast<int>(logits.size()));
@@ -203,6 +224,8 @@ absl::Status CpuBackend::CommitRows(int32_t index,
   const PlanSession& session = plan().sessions[index];
   std::vector<int32_t> global;
   for (const int32_t row : rows) global.push_back(session.first_row + row);
+  // All layers and heads at once: the rows of a path are few, their copies are
+  // many.
   store_.Commit(global, session.committed, pages, *pool_);
   return absl::OkStatus();
 }
@@ -253,6 +276,8 @@ absl::StatusOr<int64_t> PageCount(const CpuOptions& options,
   if (options.kv_cache_bytes == 0) {
     pages = std::min(CpuOptions::kDefaultContexts * context_pages,
                      CpuOptions::kDefaultKvBytes / page_bytes);
+    // A caller that knows what it will need (a local run) gets room for that,
+    // even beyond the default.
     const int64_t wanted = std::min<int64_t>(options.kv_cache_tokens,
                                              model.config().max_positions);
     pages = std::max<int64_t>(
@@ -278,6 +303,7 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
                         ThreadPool::kMaxThreads));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const CpuOps* ops, SelectCpuOps(options.isa));
+  // Tests pass their own table.
   if (options.ops != nullptr) ops = options.ops;
   const int threads =
       options.threads > 0
@@ -286,6 +312,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCpuBackend(
                        ThreadPool::kMaxThreads);
   auto pool = std::make_unique<ThreadPool>(threads);
   const absl::Time start = MonotonicNow();
+  // Before the KV cache is sized: packing shows how much memory the weights
+  // take.
   FORETOKEN_ASSIGN_OR_RETURN(
       CpuModel model,
       CpuModel::Build(std::move(weights), ModelOptions(options), *pool));

@@ -23,6 +23,7 @@ constexpr int32_t kQueriesPerTask = 64;
 
 void AddBias(const std::vector<float>& bias, int64_t block, const CpuOps& ops,
              float* tile_row) {
+  // A matrix is padded to whole blocks; its bias is, too.
   if (bias.empty()) return;
   ops.add(tile_row, bias.data() + block * kGemmColumns, kGemmColumns);
 }
@@ -32,6 +33,8 @@ void AddBias(const std::vector<float>& bias, int64_t block, const CpuOps& ops,
 absl::StatusOr<RowBuffer> RowBuffer::Create(int64_t rows, int64_t columns,
                                             int64_t element_bytes) {
   RowBuffer buffer;
+  // One cache line more than a power of two: rows at equal offsets would
+  // compete for the same sets of the cache.
   buffer.stride_ = PadTo(columns * element_bytes, 64) + 64;
   FORETOKEN_ASSIGN_OR_RETURN(buffer.data_,
                              HugeBuffer::Allocate(rows * buffer.stride_));
@@ -60,6 +63,8 @@ absl::Status CpuForward::Allocate(int32_t max_rows) {
   // Bytes of an fp32 or bf16 element. Int8 activations take 52 bytes for 32
   // elements, less than either, so that they fit the same buffers.
   const int64_t element = model_.precision() == Precision::kBFloat16 ? 2 : 4;
+  // Padded columns are zero in weights and activations alike, so they add
+  // nothing and kernels need no remainder loop.
   const int64_t d_model = PadTo(config.d_model, kGemmColumns);
   const int64_t heads = int64_t{config.n_heads} * model_.head_dim_padded();
   FORETOKEN_ASSIGN_OR_RETURN(hidden_, RowBuffer::Create(max_rows, d_model, 4));
@@ -70,6 +75,8 @@ absl::Status CpuForward::Allocate(int32_t max_rows) {
                              RowBuffer::Create(max_rows, heads, element));
   FORETOKEN_ASSIGN_OR_RETURN(
       activated_, RowBuffer::Create(max_rows, model_.d_ff_padded(), element));
+  // A super-block of 256 spans several tiles of 64 columns, so the row has to
+  // be whole before it is rounded.
   if (std::any_of(model_.layers().begin(), model_.layers().end(),
                   [](const CpuLayer& layer) {
                     return layer.down.input() == ActivationType::kInt8Super;
@@ -94,11 +101,15 @@ absl::Status CpuForward::Allocate(int32_t max_rows) {
   }
 
   const int32_t group = config.n_heads / config.n_kv_heads;
+  // At least one whole group: the query heads that share a KV head are never
+  // split.
   const int32_t queries = std::max(kQueriesPerTask, group);
   threads_.resize(pool_.threads());
   for (Thread& thread : threads_) {
+    // Twice: the gate's tile and the up-projection's.
     thread.tile.resize(2 * kRowTile * kGemmColumns);
     thread.row.resize(std::max<int64_t>(d_model, model_.head_dim_padded()));
+    // A state is the maximum, the sum and the accumulator of one query.
     thread.states.resize(int64_t{queries} * (2 + model_.head_dim_padded()));
     thread.query.resize(queries);
     thread.key_count.resize(queries);
@@ -108,10 +119,13 @@ absl::Status CpuForward::Allocate(int32_t max_rows) {
 }
 
 absl::Status CpuForward::Run(const PassPlan& plan) {
+  // The only step that may fail for lack of memory; it comes before anything is
+  // computed.
   FORETOKEN_RETURN_IF_ERROR(store_.PrepareTiles(plan));
   LoadRows(plan);
   PlanAttention(plan);
   for (int32_t i = 0; i < model_.config().n_layers; ++i) Layer(plan, i);
+  // Only rows with an output reach the head.
   NormRows(static_cast<int64_t>(plan.output_rows.size()), model_.final_norm(),
            plan.output_rows, model_.head().input(), final_);
   return absl::OkStatus();
@@ -119,6 +133,8 @@ absl::Status CpuForward::Run(const PassPlan& plan) {
 
 void CpuForward::ForRows(int64_t rows,
                          absl::FunctionRef<void(int64_t, int)> body) {
+  // Tasks of a few rows, so that threads do not contend for each row of a large
+  // pass.
   pool_.ParallelForThreads(
       (rows + kRowsPerTask - 1) / kRowsPerTask, [&](int64_t i, int thread) {
         const int64_t end = std::min(rows, (i + 1) * kRowsPerTask);
@@ -128,6 +144,8 @@ void CpuForward::ForRows(int64_t rows,
 
 void CpuForward::LoadRows(const PassPlan& plan) {
   ForRows(static_cast<int64_t>(plan.rows.size()), [&](int64_t r, int) {
+    // Angles depend on the position alone: computed once here, used by every
+    // layer and head.
     model_.CopyEmbedding(plan.rows[r].token, hidden_.f32(r));
     rotary_.Angles(plan.rows[r].position, angles_.f32(r),
                    angles_.f32(r) + rotary_.half());
@@ -140,6 +158,8 @@ void CpuForward::PlanAttention(const PassPlan& plan) {
   attend_tasks_.clear();
   for (size_t s = 0; s < plan.sessions.size(); ++s) {
     const PlanSession& session = plan.sessions[s];
+    // Rows of one session are cut into tasks of about kQueriesPerTask queries,
+    // so that a long prompt uses all threads.
     for (int32_t r = 0; r < session.rows; r += rows_per_task) {
       attend_tasks_.push_back({static_cast<int32_t>(s), session.first_row + r,
                                std::min(rows_per_task, session.rows - r)});
@@ -158,6 +178,8 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
     std::memcpy(qkv_.f32(row) + block * kGemmColumns, tile,
                 kGemmColumns * sizeof(float));
   });
+  // All rows are stored before any tile is gathered: a tile may hold rows of
+  // other tasks.
   ForRows(rows, [&](int64_t r, int) { RotateAndStore(layer, index, r); });
   pool_.ParallelFor(
       static_cast<int64_t>(plan.tiles.size()) * kv_heads, [&](int64_t i) {
@@ -170,6 +192,8 @@ void CpuForward::Layer(const PassPlan& plan, int32_t index) {
         Attend(plan, index, attend_tasks_[i / kv_heads],
                static_cast<int32_t>(i % kv_heads), threads_[thread]);
       });
+  // Attention left fp32 values where the queries were; they are rounded as
+  // whole rows now.
   if (layer.output.input() == ActivationType::kInt8Super) {
     RoundRows(rows, qkv_, layer.output.k(), layer.output.input(), attention_);
   }
@@ -185,6 +209,7 @@ void CpuForward::NormRows(int64_t rows, const std::vector<float>& weight,
                           RowBuffer& out) {
   const int n = model_.d_model_padded();
   ForRows(rows, [&](int64_t r, int thread) {
+    // Into the thread's own row first: the output has another type.
     float* normed = threads_[thread].row.data();
     ops_.rms_norm(hidden_.f32(source.empty() ? r : source[r]), weight.data(), n,
                   model_.config().d_model, model_.config().rms_norm_eps,
@@ -236,9 +261,12 @@ void CpuForward::Multiply(
     absl::FunctionRef<void(int64_t, int64_t, float*)> body) {
   pool_.ParallelForThreads(w.blocks(), [&](int64_t block, int thread) {
     float* tile = threads_[thread].tile.data();
+    // Tiles of rows: the block of weights is read from memory once and stays in
+    // cache for the following tiles.
     for (int64_t first = 0; first < rows; first += kRowTile) {
       const int64_t now = std::min(kRowTile, rows - first);
       MultiplyTile(w, block, x, first, now, tile);
+      // While the tile is still in cache.
       for (int64_t r = 0; r < now; ++r) {
         body(first + r, block, tile + r * kGemmColumns);
       }
@@ -249,6 +277,7 @@ void CpuForward::Multiply(
 void CpuForward::AddToHidden(const PackedMatrix& w,
                              const std::vector<float>& bias, const RowBuffer& x,
                              int64_t rows) {
+  // Each block owns its columns of hidden_, so threads add without a lock.
   Multiply(w, x, rows, [&](int64_t row, int64_t block, float* tile) {
     AddBias(bias, block, ops_, tile);
     ops_.add(hidden_.f32(row) + block * kGemmColumns, tile, kGemmColumns);
@@ -259,6 +288,8 @@ void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
   const PackedMatrix& w = layer.gate_up;
   const ActivationType input = layer.down.input();
   const bool whole_rows = input == ActivationType::kInt8Super;
+  // Blocks of gate and up alternate (PackGateUp), so a pair yields 64
+  // columns of the product.
   pool_.ParallelForThreads(w.blocks() / 2, [&](int64_t pair, int thread) {
     float* gate = threads_[thread].tile.data();
     float* up = gate + kRowTile * kGemmColumns;
@@ -271,6 +302,7 @@ void CpuForward::GateUp(const CpuLayer& layer, int64_t rows) {
         float* up_row = up + r * kGemmColumns;
         AddBias(layer.gate_up_bias, 2 * pair, ops_, gate_row);
         AddBias(layer.gate_up_bias, 2 * pair + 1, ops_, up_row);
+        // Kept in fp32 until the row is whole.
         if (whole_rows) {
           ops_.swiglu(gate_row, up_row, kGemmColumns,
                       gated_.f32(first + r) + pair * kGemmColumns);
@@ -298,9 +330,11 @@ void CpuForward::StoreKv(const float* head, uint8_t* out) const {
     case KvType::kInt8:
       break;
   }
+  // The scales of a head follow its values.
   float* scales = reinterpret_cast<float*>(out + layout.plain_bytes());
   for (int64_t d = 0; d < layout.n; d += kKvScaleBlock) {
     const int64_t size = std::min<int64_t>(kKvScaleBlock, layout.n - d);
+    // The last block of a head may be short; zeros do not change its scale.
     float padded[kKvScaleBlock] = {};
     std::copy_n(head + d, size, padded);
     Int8Block block;
@@ -317,9 +351,11 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
   const int half = rotary_.half();
   const float* cosines = angles_.f32(row);
   const float* sines = cosines + half;
+  // Folded into the query once rather than into every score.
   const float scale = 1.0f / std::sqrt(static_cast<float>(config.head_dim));
   const int64_t head_bytes = store_.layout().head_bytes();
   const auto rotate = [&](float* head, const std::vector<float>& norm) {
+    // Models with QK norm apply it before the rotation.
     if (!norm.empty()) {
       ops_.rms_norm(head, norm.data(), n, config.head_dim, config.rms_norm_eps,
                     head);
@@ -333,6 +369,7 @@ void CpuForward::RotateAndStore(const CpuLayer& layer, int32_t index,
   }
   float* key = qkv_.f32(row) + model_.qkv_columns().keys;
   uint8_t* keys = store_.ScratchKeys(index, row);
+  // Values are not rotated.
   const float* value = qkv_.f32(row) + model_.qkv_columns().values;
   uint8_t* values = store_.ScratchValues(index, row);
   for (int32_t h = 0; h < config.n_kv_heads; ++h, key += n, value += n) {
@@ -349,11 +386,15 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
   const int n = model_.head_dim_padded();
   const int32_t group = config.n_heads / config.n_kv_heads;
   const int32_t queries = task.rows * group;
+  // Row-major over (row, head of the group): queries of one row are neighbours,
+  // as the ranges below need.
   for (int32_t i = 0; i < queries; ++i) {
     thread.query[i] = qkv_.f32(task.first_row + i / group) +
                       (kv_head * group + i % group) * n;
     thread.state[i] = thread.states.data() + int64_t{i} * (2 + n);
     std::fill_n(thread.state[i], 2 + n, 0.0f);
+    // -inf: the first block's maximum replaces it, and exp(-inf) clears the
+    // empty accumulator.
     thread.state[i][0] = -std::numeric_limits<float>::infinity();
   }
   // Queries begin..end of the task read the block at `keys`.
@@ -382,11 +423,15 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
     }
   };
 
+  // Committed pages are whole and come first for every row; all queries of the
+  // task share each of them.
   std::fill_n(thread.key_count.begin(), queries, kAttendKeys);
   for (const int32_t page : plan.sessions[task.session].pages) {
     attend(store_.PageKeys(page, layer, kv_head), 0, queries);
   }
   const PlanRow* rows = &plan.rows[task.first_row];
+  // The tiles after them differ by row, since rows are paths of a tree. Rows
+  // next to each other that read the same tile share it.
   for (size_t b = 0;; ++b) {
     bool any = false;
     for (int32_t r = 0; r < task.rows;) {
@@ -400,6 +445,8 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
       for (; r < task.rows && rows[r].tiles.size() > b &&
              rows[r].tiles[b] == tile;
            ++r) {
+        // Only its last tile may be partly filled for a row; tiles before that
+        // are whole.
         const bool last = rows[r].tiles.size() == b + 1;
         std::fill_n(thread.key_count.begin() + r * group, group,
                     last ? rows[r].last_keys : kAttendKeys);
@@ -412,6 +459,8 @@ void CpuForward::Attend(const PassPlan& plan, int32_t layer,
   const ActivationType input = model_.layers()[layer].output.input();
   for (int32_t i = 0; i < queries; ++i) {
     float* values = thread.state[i] + 2;
+    // The softmax's denominator, applied once at the end (online softmax, as in
+    // FlashAttention, arXiv:2205.14135).
     ops_.scale(values, 1.0f / thread.state[i][1], n);
     const int64_t head = kv_head * group + i % group;
     if (input == ActivationType::kInt8Super) {
@@ -434,6 +483,8 @@ void CpuForward::ComputeLogits(int64_t first, int64_t count) {
   pool_.ParallelForThreads(w.blocks(), [&](int64_t block, int thread) {
     float* tile = threads_[thread].tile.data();
     MultiplyTile(w, block, final_, first, count, tile);
+    // Logits of a cut head are scattered to their ids; all others keep -inf
+    // from Allocate.
     const int64_t column = block * kGemmColumns;
     if (ids.empty()) {
       for (int64_t r = 0; r < count; ++r) {

@@ -27,6 +27,7 @@ bool HasF16c() {
 // VNNI in 256 bits. Callers have checked AVX2, so the system saves the
 // registers.
 bool HasAvxVnni() {
+  // CPUID leaf 7, subleaf 1, EAX bit 4.
   constexpr unsigned kAvxVnni = 1u << 4;
   unsigned eax = 0, ebx = 0, ecx = 0, edx = 0;
   return __get_cpuid_count(7, 1, &eax, &ebx, &ecx, &edx) != 0 &&
@@ -74,6 +75,7 @@ absl::StatusOr<const CpuOps*> SelectCpuOps(std::optional<CpuIsa> isa) {
 
 absl::StatusOr<const CpuOps*> SelectCpuOps(
     std::optional<CpuIsa> isa, absl::Span<const CpuOps* const> supported) {
+  // The last is the fastest that this machine has.
   if (!isa.has_value()) return supported.back();
   for (const CpuOps* ops : supported) {
     if (ops->isa == *isa) return ops;
@@ -89,6 +91,7 @@ absl::StatusOr<const CpuOps*> SelectCpuOps(
 bool FewRowsFetchAhead() {
 #if defined(__x86_64__)
   __builtin_cpu_init();
+  // By measurement on one processor of each maker (cpu_isa.h).
   return !__builtin_cpu_is("amd");
 #else
   return true;
@@ -97,6 +100,7 @@ bool FewRowsFetchAhead() {
 
 std::vector<std::string> CpuIsaChoices() {
   std::vector<std::string> choices = {kAuto};
+  // Fastest first, as a reader looks for the best that fits.
   choices.insert(choices.end(), std::rbegin(kCpuIsaNames),
                  std::rend(kCpuIsaNames));
   return choices;

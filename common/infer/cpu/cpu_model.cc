@@ -19,6 +19,7 @@ void CopyRow(const WeightTensor& tensor, int64_t row, float* out) {
 }
 
 std::vector<float> Vector(const WeightTensor& tensor, int64_t padded) {
+  // Zeros in the padding, which products and norms then ignore.
   std::vector<float> out(padded, 0.0f);
   tensor.CopyTo(0, absl::MakeSpan(out.data(), tensor.rows * tensor.cols));
   return out;
@@ -26,6 +27,7 @@ std::vector<float> Vector(const WeightTensor& tensor, int64_t padded) {
 
 // The column of a joined matrix whose part has these rows, or zeros.
 PackedMatrix::StoredColumn Stored(const WeightTensor& tensor, int64_t row) {
+  // Null: PackStored leaves such a column zero.
   if (row < 0) return {tensor.type, nullptr};
   return {tensor.type, tensor.StoredRow(row)};
 }
@@ -60,6 +62,8 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
   model.head_ids_ = ChooseHeadIds(model.config_.vocab_size, options.head_size,
                                   model.config_.eos_tokens, options.head_first);
   // First: it reads every byte.
+  // The file is read once from front to back, into the page cache; packing then
+  // reads in any order.
   model.weights_digest_ = HexDigest(weights->digest());
   const ModelConfig& config = model.config_;
   model.d_model_padded_ = static_cast<int32_t>(PadTo(config.d_model, kCpuPad));
@@ -84,6 +88,8 @@ absl::StatusOr<CpuModel> CpuModel::Build(std::unique_ptr<ModelWeights> weights,
   }
   model.final_norm_ =
       Vector(model.weights_->final_norm(), model.d_model_padded_);
+  // The mapping is closed: nothing refers to the file after this, and it may be
+  // replaced.
   model.weights_ = nullptr;
   return model;
 }
@@ -92,11 +98,14 @@ absl::StatusOr<CpuModel::Source> CpuModel::Convert(absl::string_view name,
                                                    const WeightTensor& tensor,
                                                    ThreadPool& pool) {
   Source source;
+  // By default the tensor as stored, a view into the mapping.
   source.tensor = tensor;
   const WeightType type = ConvertedType(conversion_, tensor);
   if (type == tensor.type) return source;
   FORETOKEN_ASSIGN_OR_RETURN(
       source.tensor, ConvertRows(name, tensor, type, {}, pool, source.memory));
+  // Pages of the file that were read are given back at once, so that stored and
+  // packed forms are never in memory together.
   weights_->Release(tensor);
   return source;
 }
@@ -116,9 +125,13 @@ absl::Status CpuModel::BuildHead(ThreadPool& pool) {
     FORETOKEN_ASSIGN_OR_RETURN(head_, PackPlain(converted, pool));
   }
   if (!config_.tied_embeddings) {
+    // Released only after it was packed; a tied embedding is the same tensor
+    // and still needed.
     weights_->Release(output);
     return BuildEmbedding(pool);
   }
+  // The head holds every embedding row in the same type, so a copy would only
+  // cost memory.
   embedding_in_head_ = head_ids_.empty() &&
                        type == ConvertedEmbeddingType(conversion_, embedding);
   if (!embedding_in_head_) return BuildEmbedding(pool);
@@ -152,6 +165,7 @@ absl::Status CpuModel::BuildEmbedding(ThreadPool& pool) {
   FORETOKEN_ASSIGN_OR_RETURN(
       embedding_,
       HugeBuffer::Allocate(config_.vocab_size * d_model * (fp32 ? 4 : 2)));
+  // Rounded to the precision of the pass, row by row.
   pool.ParallelFor(config_.vocab_size, [&](int64_t token) {
     if (fp32) {
       CopyRow(embedding, token, embedding_.as<float>() + token * d_model);
@@ -179,6 +193,7 @@ void CpuModel::CopyEmbedding(TokenId token, float* out) const {
     const uint16_t* row = embedding_.as<uint16_t>() + token * d_model;
     for (int64_t i = 0; i < d_model; ++i) out[i] = FloatFromBFloat16(row[i]);
   }
+  // Padding is zero, as in every activation.
   for (int64_t i = d_model; i < d_model_padded_; ++i) out[i] = 0.0f;
 }
 
@@ -190,6 +205,8 @@ int64_t CpuModel::bytes_per_pass() const {
   } else if (embedding_in_head_) {
     embedding_row = head_.block_bytes(0) / kGemmColumns;
   }
+  // One row of the embedding per row of a pass; small, but counted for models
+  // with few layers.
   int64_t bytes = embedding_row;
   for (const PackedMatrix* matrix : Matrices()) bytes += matrix->bytes();
   return bytes;
@@ -232,13 +249,17 @@ absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
                                   CpuLayer& layer) {
   layer.attention_norm = Vector(source.attention_norm, d_model_padded_);
   layer.ffn_norm = Vector(source.ffn_norm, d_model_padded_);
+  // Present in pairs: a model with a query norm has a key norm.
   if (source.q_norm.present()) {
     layer.q_norm = Vector(source.q_norm, head_dim_padded_);
     layer.k_norm = Vector(source.k_norm, head_dim_padded_);
   }
+  // After packing, and only then: packing still reads the mapping.
   const auto release = [&](std::initializer_list<const WeightTensor*> packed) {
     for (const WeightTensor* tensor : packed) weights_->Release(*tensor);
   };
+  // In a block, so that converted copies are freed before the next matrix is
+  // converted.
   {
     LayerWeights joined;
     FORETOKEN_ASSIGN_OR_RETURN(const Source q,
@@ -278,6 +299,8 @@ absl::Status CpuModel::BuildLayer(const LayerWeights& source, ThreadPool& pool,
 
 void CpuModel::AddBiases(const LayerWeights& source, CpuLayer& layer) const {
   if (source.q_bias.present()) {
+    // Laid out like the columns of the joined matrix, padding between heads
+    // included.
     layer.qkv_bias.assign(qkv_columns_.total, 0.0f);
     const std::pair<const WeightTensor*, int64_t> parts[] = {
         {&source.q_bias, 0},
@@ -299,6 +322,7 @@ void CpuModel::AddBiases(const LayerWeights& source, CpuLayer& layer) const {
   if (source.gate_bias.present()) {
     const std::vector<float> gate = Vector(source.gate_bias, d_ff_padded_);
     const std::vector<float> up = Vector(source.up_bias, d_ff_padded_);
+    // Interleaved as the blocks of the matrix are.
     for (int32_t i = 0; i < d_ff_padded_; i += kGemmColumns) {
       layer.gate_up_bias.insert(layer.gate_up_bias.end(), gate.begin() + i,
                                 gate.begin() + i + kGemmColumns);
@@ -314,6 +338,7 @@ void CpuModel::AddBiases(const LayerWeights& source, CpuLayer& layer) const {
 
 bool CpuModel::StaysQuantised(
     std::initializer_list<const WeightTensor*> tensors) const {
+  // fp32 is the reference: everything is multiplied as floats.
   if (precision_ == Precision::kFloat32) return false;
   for (const WeightTensor* tensor : tensors) {
     if (!QuantisedMatrixType(tensor->type).has_value()) return false;
@@ -357,6 +382,7 @@ absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
       tensor = &source.k;
       column -= qkv_columns_.keys;
     }
+    // Heads are padded to whole vectors, so columns and rows differ.
     const int64_t d = column % head_dim_padded_;
     const int64_t row = column / head_dim_padded_ * config_.head_dim + d;
     const bool used = d < config_.head_dim && row < tensor->rows;
@@ -378,6 +404,9 @@ absl::StatusOr<PackedMatrix> CpuModel::PackQkv(const LayerWeights& source,
 
 absl::StatusOr<PackedMatrix> CpuModel::PackOutput(const WeightTensor& tensor,
                                                   ThreadPool& pool) {
+  // Quantised blocks run along a row: with heads of whole blocks a padded
+  // layout equals the stored one. Otherwise the blocks straddle heads and have
+  // to be unpacked.
   if (config_.head_dim % kQuantBlock == 0) {
     FORETOKEN_ASSIGN_OR_RETURN(const Source output,
                                Convert("o_proj", tensor, pool));
@@ -399,6 +428,7 @@ absl::StatusOr<PackedMatrix> CpuModel::PackGateUp(const LayerWeights& source,
                                                   ThreadPool& pool) {
   const auto find = [&](int64_t column) {
     const int64_t block = column / kGemmColumns;
+    // Even blocks are the gate's, odd ones those of the up-projection.
     const int64_t row = block / 2 * kGemmColumns + column % kGemmColumns;
     return std::pair<const WeightTensor*, int64_t>(
         block % 2 == 0 ? &source.gate : &source.up,

@@ -13,6 +13,8 @@ template <typename T>
 void PutKey(const uint8_t* from, int64_t size, int64_t slot, uint8_t* keys) {
   const T* source = reinterpret_cast<const T*>(from);
   T* out = reinterpret_cast<T*>(keys) + slot;
+  // Keys are transposed, [head_dim][32], so that one query value meets 32 keys
+  // in consecutive lanes.
   for (int64_t d = 0; d < size; ++d) out[d * kAttendKeys] = source[d];
 }
 
@@ -38,6 +40,8 @@ absl::StatusOr<KvStore> KvStore::Create(const CpuModel& model, KvType type,
   store.max_rows_ = max_rows;
   FORETOKEN_ASSIGN_OR_RETURN(
       store.pages_, HugeBuffer::Allocate(pages * PageBytes(model, type)));
+  // KV of the rows of a pass, layer by layer, until a commit says which of them
+  // are text.
   FORETOKEN_ASSIGN_OR_RETURN(
       store.scratch_,
       HugeBuffer::Allocate(store.layers_ * max_rows * 2 * store.kv_heads_ *
@@ -56,6 +60,7 @@ uint8_t* KvStore::ScratchValues(int32_t layer, int64_t row) const {
 
 absl::Status KvStore::PrepareTiles(const PassPlan& plan) {
   const int64_t want = static_cast<int64_t>(plan.tiles.size());
+  // Kept from pass to pass; a pass with more tiles than any before is rare.
   if (want <= tile_capacity_) return absl::OkStatus();
   // There is at most one tile a row, so this grows to max_rows and stops.
   const int64_t capacity =
@@ -86,6 +91,7 @@ void KvStore::PutRow(int32_t layer, int64_t row, int32_t kv_head, int64_t slot,
                        values + scales_offset());
       break;
   }
+  // Values stay rows, [32][n]: they are added weighted, whole row by whole row.
   std::memcpy(values + slot * layout_.plain_bytes(), value,
               layout_.plain_bytes());
 }
@@ -96,6 +102,8 @@ void KvStore::GatherTile(const PassPlan& plan, int32_t tile, int32_t layer,
   uint8_t* block = TileBlock(tile, kv_head);
   int64_t slot = source.committed;
   if (slot > 0) {
+    // Keys are copied whole, since their slots are interleaved; slots after the
+    // committed ones are overwritten below or not read.
     const uint8_t* page = PageBlock(source.page, layer, kv_head);
     std::memcpy(block, page, keys_bytes_);
     std::memcpy(block + keys_bytes_, page + keys_bytes_,
@@ -115,6 +123,7 @@ void KvStore::Commit(absl::Span<const int32_t> rows, int64_t begin,
     const int32_t layer = static_cast<int32_t>(i / kv_heads_);
     const int32_t kv_head = static_cast<int32_t>(i % kv_heads_);
     int64_t position = begin;
+    // Positions follow each other, wherever the rows were in the tree.
     for (const int32_t row : rows) {
       PutRow(layer, row, kv_head, position % kAttendKeys,
              PageBlock(page_table[position / kAttendKeys], layer, kv_head));

@@ -17,6 +17,8 @@ constexpr int kSize = 128;
 std::vector<float> Numbers(int64_t count, uint32_t seed) {
   std::vector<float> out(count);
   for (float& x : out) {
+    // Numerical Recipes' constants; the generator must be the same on every
+    // machine.
     seed = seed * 1664525u + 1013904223u;
     x = static_cast<float>(seed >> 8) / static_cast<float>(1 << 22) - 2.0f;
   }
@@ -73,9 +75,11 @@ void ProbeAttention(const CpuOps& ops, Sha256& hash) {
   const std::vector<float> values = Numbers(kAttendKeys * kSize, 4);
   const std::vector<float> query = Numbers(kSize, 5);
   std::vector<float> state(2 + kSize, 0.0f);
+  // Not -inf: hashed bits should come from ordinary arithmetic.
   state[0] = -1e30f;
   const float* queries[] = {query.data()};
   float* states[] = {state.data()};
+  // A partly filled block, the case with a remainder.
   const int32_t counts[] = {kAttendKeys - 3};
   AttendArgs args;
   args.keys = keys.data();
@@ -94,6 +98,8 @@ void ProbeAttention(const CpuOps& ops, Sha256& hash) {
 
 std::string ProbeOps(const CpuOps& ops, const ModelConfig& config,
                      bool bf16_products) {
+  // Everything that can differ between two builds of the same table: products,
+  // exponentials, sums, and libm.
   Sha256 hash;
   ProbeGemm(ops, bf16_products, hash);
   ProbeAttention(ops, hash);
@@ -113,10 +119,12 @@ std::string ProbeOps(const CpuOps& ops, const ModelConfig& config,
     hash.Update(
         {reinterpret_cast<const uint8_t*>(&frequency), sizeof(frequency)});
   }
+  // A prime step, so that positions of all residues occur.
   for (int64_t position = 0; position < 1 << 17; position += 61) {
     rotary.Angles(position, angles.data(), angles.data() + rotary.half());
     Hash(hash, angles);
   }
+  // 64 bits distinguish builds; they are no defence against an attacker.
   return HexDigest(hash.Finish()).substr(0, 16);
 }
 

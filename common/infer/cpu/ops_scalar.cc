@@ -11,6 +11,7 @@ namespace foretoken {
 namespace {
 
 void GemmBf16(const GemmArgs& args) {
+  // Bytes of one step: two rows of K for 64 columns, in bf16.
   const int64_t steps = args.weight_bytes / 256;
   for (int32_t r = 0; r < args.rows; ++r) {
     const uint16_t* x = reinterpret_cast<const uint16_t*>(
@@ -22,6 +23,8 @@ void GemmBf16(const GemmArgs& args) {
       const float even = FloatFromBFloat16(x[2 * s]);
       const float odd = FloatFromBFloat16(x[2 * s + 1]);
       for (int c = 0; c < kGemmColumns; ++c) {
+        // Even before odd, one after the other: this order defines the result,
+        // and other tables must keep it.
         out[c] = std::fmaf(even, FloatFromBFloat16(w[2 * c]), out[c]);
         out[c] = std::fmaf(odd, FloatFromBFloat16(w[2 * c + 1]), out[c]);
       }
@@ -61,6 +64,8 @@ struct StripQuants {
     }
   }
   void AddFifthBits(const QuantFifthBits& fifth) {
+    // A bit per element, eight elements a byte, in the order in which vector
+    // code unpacks them.
     for (int c = 0; c < kQuantColumns; ++c) {
       for (int i = 0; i < kQuantBlock; ++i) {
         quants[c][i] |= (fifth[c][i % 4] >> (i / 4) & 1) << 4;
@@ -143,8 +148,12 @@ void AddBlock(const Strip& strip, const Int8Block& x, float* out) {
   for (int c = 0; c < kQuantColumns; ++c) {
     int32_t sum = 0;
     for (int i = 0; i < kQuantBlock; ++i) {
+      // Integers: the sum of a block is exact, so its order does not matter and
+      // every table agrees.
       sum += (strip.quants[c][i] - Strip::kOffset) * x.q[i];
     }
+    // One rounding per block and column; the scale of weight and activation are
+    // multiplied first, in every table.
     out[c] =
         std::fmaf(static_cast<float>(sum), strip.scales[c] * x.scale, out[c]);
     if (Strip::kMinima) {
@@ -164,6 +173,7 @@ void GemmQuant(const GemmArgs& args) {
   }
   Strip strip;
   for (int column = 0; column < kGemmColumns; column += kQuantColumns) {
+    // Unpacked once for all rows.
     for (int64_t block = 0; block < units; ++block) {
       strip.Load(unit[block]);
       for (int64_t r = 0; r < args.rows; ++r) {
@@ -193,6 +203,8 @@ struct StripUnit {
     ToFloats(unit.min, minima);
     for (int p = 0; p < kSuperBlockParts; ++p) {
       parts[p].SetNibbles(unit.parts[p].low);
+      // Q4_K and Q5_K have one scale for 32 elements, Q6_K one for 16; this
+      // type has two, equal ones for the former.
       for (int c = 0; c < kQuantColumns; ++c) {
         parts[p].scales[0][c] = parts[p].scales[1][c] = unit.scales[p][c];
         parts[p].minima[c] = unit.mins[p / 2][c][p % 2];
@@ -248,8 +260,11 @@ void AddSuperBlock(const Strip& strip, const Int8Block* x, float* out) {
         }
         products += part.scales[h][c] * sum;
       }
+      // Minima are subtracted by the sum of the activations, which is part of
+      // their block.
       if (Strip::kMinima) minus_minima += part.minima[c] * x[p].minus_sum;
     }
+    // Minima before products, in every table.
     if (Strip::kMinima) {
       out[c] = std::fmaf(static_cast<float>(minus_minima),
                          strip.minima[c] * x[0].scale, out[c]);
@@ -293,17 +308,21 @@ void ToInt8Blocks(const float* x, Int8Block* out) {
     top = magnitude > top ? magnitude : top;
   }
   const float largest = FloatFromBits(top);
+  // Below 2^-100 the inverse would overflow; such a block counts as zeros.
   const bool counts = largest >= 0x1p-100f && top < 0x7f800000u;
   const float inverse = counts ? 127.0f / largest : 0.0f;
   for (int b = 0; b < kBlocks; ++b, x += kQuantBlock) {
     Int8Block& block = out[b];
     int32_t halves[2] = {};
     for (int i = 0; i < kQuantBlock; ++i) {
+      // nearbyint rounds half to even, as the vector instruction does.
       block.q[i] = counts ? static_cast<int8_t>(std::nearbyintf(x[i] * inverse))
                           : int8_t{0};
       halves[i / 16] += block.q[i];
     }
     block.scale = counts ? largest / 127.0f : 0.0f;
+    // Infinity or NaN in the block: its scale is NaN, so that it shows in the
+    // logits instead of becoming a large number.
     if (top >= 0x7f800000u) block.scale = FloatFromBits(0x7fc00000u);
     block.minus_sum = -(halves[0] + halves[1]);
     for (int h = 0; h < 2; ++h) {
@@ -337,10 +356,14 @@ void ToInt8Super(const float* x, int n, Int8Block* out) {
 // Cody-Waite reduction to |r| <= ln(2)/2, then a degree-6 polynomial (the
 // constants are those of Cephes' expf, S. Moshier), then the power of two.
 float ExpOne(float x) {
+  // Clamped to the range where the result is a normal float; NaN stays NaN. The
+  // comparison is negated for it.
   if (!(x > -87.0f)) x = x != x ? x : -87.0f;
   if (x > 88.0f) x = 88.0f;
   if (x != x) return x;
   const float n = std::nearbyintf(x * 1.44269504088896341f);
+  // ln(2) in two parts: n times the first is exact, so the reduction loses no
+  // bits.
   float r = std::fmaf(n, -0.693359375f, x);
   r = std::fmaf(n, 2.12194440e-4f, r);
   float p = 1.9875691500e-4f;
@@ -360,6 +383,7 @@ float ExpOne(float x) {
 
 // The lanes of a sum, by halves.
 float SumLanes(float (&lanes)[kCpuPad]) {
+  // Halves, as vector registers are reduced: the order defines the sum.
   for (int half = kCpuPad / 2; half > 0; half /= 2) {
     for (int i = 0; i < half; ++i) lanes[i] += lanes[i + half];
   }
@@ -393,6 +417,8 @@ void AddScores<int8_t>(const AttendArgs& args, const float* query,
     float sums[kAttendKeys] = {};
     for (int32_t d = first; d < end; ++d) {
       for (int32_t j = 0; j < count; ++j) {
+        // Summed over a scale block before the scale is applied: one
+        // multiplication for 32.
         sums[j] = std::fmaf(query[d], keys[d * kAttendKeys + j], sums[j]);
       }
     }
@@ -434,6 +460,7 @@ void Attend(const AttendArgs& args) {
     for (int32_t j = 0; j < count; ++j) {
       largest = weights[j] > largest ? weights[j] : largest;
     }
+    // What was accumulated so far was relative to a smaller maximum.
     const float keep = ExpOne(state[0] - largest);
     state[0] = largest;
     float lanes[kCpuPad] = {};
@@ -450,9 +477,11 @@ void Attend(const AttendArgs& args) {
 void RmsNorm(const float* x, const float* weight, int n, int size, float eps,
              float* out) {
   float lanes[kCpuPad] = {};
+  // Sixteen partial sums, so that vector tables can keep the same order.
   for (int i = 0; i < n; ++i) {
     lanes[i % kCpuPad] = std::fmaf(x[i], x[i], lanes[i % kCpuPad]);
   }
+  // By `size`, without the padding, whose squares are zero.
   const float mean = SumLanes(lanes) / static_cast<float>(size);
   const float inverse = 1.0f / std::sqrt(mean + eps);
   for (int i = 0; i < n; ++i) out[i] = x[i] * inverse * weight[i];
@@ -490,6 +519,7 @@ void Rope(float* x, const float* cosines, const float* sines, int half) {
 int32_t ArgMax(const float* x, int size) {
   int32_t best = 0;
   float largest = -INFINITY;
+  // Strictly greater: the first of equals wins, and NaN never does.
   for (int i = 0; i < size; ++i) {
     if (x[i] > largest) {
       largest = x[i];
@@ -515,6 +545,8 @@ float StreamSum(const float* x, int64_t size, int64_t /*ahead*/) {
 
 // Not in registers, but at the speed of the loops above.
 int64_t PeakFloat(int64_t steps, float* sink) {
+  // Read from memory: a constant would let the compiler compute the loop in
+  // advance.
   const float row = sink[0];
   for (int64_t s = 0; s < steps; ++s) {
     for (int c = 0; c < kGemmColumns; ++c) sink[c] += row * 0.5f;

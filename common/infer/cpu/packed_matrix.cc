@@ -82,6 +82,7 @@ std::optional<MatrixType> QuantisedMatrixType(WeightType type) {
 absl::Status PackedMatrix::Allocate(int64_t k, ActivationType input,
                                     absl::Span<const MatrixType> types,
                                     WeightArena& arena) {
+  // A remainder is padded with zeros in both operands.
   k_ = PadTo(k, kCpuPad);
   input_ = input;
   for (const MatrixType type : types) {
@@ -107,6 +108,7 @@ absl::StatusOr<PackedMatrix> PackedMatrix::Pack(
   std::vector<std::vector<float>> rows(pool.threads());
   pool.ParallelForThreads(matrix.blocks(), [&](int64_t block, int thread) {
     std::vector<float>& source = rows[thread];
+    // Zeros: columns beyond the matrix and elements beyond k stay so.
     source.assign(padded * kGemmColumns, 0.0f);
     const int64_t first = block * kGemmColumns;
     const int64_t used = std::min<int64_t>(kGemmColumns, columns - first);
@@ -173,6 +175,8 @@ absl::StatusOr<PackedMatrix> PackedMatrix::PackStored(
         data = nullptr;
         if (c < columns) {
           const StoredColumn source = column(c);
+          // A block of 64 columns has one type; the joins of matrices are at
+          // block borders.
           FORETOKEN_CHECK(source.type == stored[block]);
           data = source.data;
         }

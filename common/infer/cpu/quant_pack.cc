@@ -16,6 +16,7 @@ void PutNibbles(const QuantPart& part, int c, QuantNibbles& low) {
 
 void PutFifthBits(const QuantPart& part, int c, QuantFifthBits& fifth) {
   for (int i = 0; i < kQuantBlock; ++i) {
+    // OR, into memory that is zero: several elements share a byte.
     fifth[c][i % 4] |=
         static_cast<uint8_t>((part.quants[i] >> 4 & 1) << (i / 4));
   }
@@ -156,6 +157,7 @@ void PackStrip(WeightType type, const uint8_t* const* columns, int64_t k,
   Unit* units = reinterpret_cast<Unit*>(out);
   for (int64_t i = 0; i < k / kQuantBlock; ++i) {
     for (int c = 0; c < kQuantColumns; ++c) {
+      // Left zero, which multiplies to nothing.
       if (columns[c] == nullptr) continue;
       Put(UnpackQuants(type, columns[c], i), c, static_cast<int>(i % parts),
           units[i / parts]);

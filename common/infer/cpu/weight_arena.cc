@@ -17,6 +17,8 @@ constexpr int64_t kAlignment = 64;
 absl::StatusOr<uint8_t*> WeightArena::Allocate(int64_t bytes) {
   const int64_t padded = (bytes + kAlignment - 1) / kAlignment * kAlignment;
   if (padded > left_) {
+    // A matrix larger than a mapping gets one of its own; the rest of the old
+    // mapping is left unused.
     const int64_t size = std::max(kMapping, padded);
     FORETOKEN_ASSIGN_OR_RETURN(HugeBuffer mapping, HugeBuffer::Allocate(size));
     next_ = mapping.data();

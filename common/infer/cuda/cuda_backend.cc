@@ -52,6 +52,9 @@ class CudaBackend : public PlannedBackend {
   // The status of a call, which may be the one that loses the device.
   absl::Status Called(const DeviceStatus& status, absl::string_view context) {
     absl::Status called = StatusFromDevice(status, context);
+    // UNAVAILABLE is what StatusFromDevice makes of a fault that no later call
+    // survives; the engine loop asks lost() and lets the process be restarted.
+    // Logged once, as every pass after it fails as well.
     if (absl::IsUnavailable(called) && !lost_) {
       FORETOKEN_LOG(kError, called.message());
       lost_ = true;
@@ -88,18 +91,26 @@ absl::Status CudaBackend::RunPlan(
     absl::Span<const PassSession> pass,
     std::vector<std::vector<SampledToken>>& outputs) {
   const size_t sessions = plan().sessions.size();
+  // The device's arrays were allocated for max_sessions_ at start, and the
+  // kernels index them without a check.
   if (static_cast<int64_t>(sessions) > max_sessions_) {
     return absl::InternalError(
         absl::StrFormat("cuda backend: a pass of %d sessions, want at most %d",
                         sessions, max_sessions_));
   }
+  // Cleared, so that nothing of the last pass can be taken for an answer of
+  // this one.
   tokens_.assign(plan().output_rows.size(), DeviceToken());
   walks_.assign(sessions, DeviceWalk());
+  // Only grows: moved_[s] is assigned for every session of the pass, and
+  // CommitRows asks for no others.
   moved_.resize(sessions);
   class Masks : public HostWork {
    public:
     Masks(CudaBackend& backend, absl::Span<const PassSession> pass)
         : backend_(backend), pass_(pass) {}
+    // Masks of constraints are made while the device computes: they need the
+    // tokens of the draft only, not the logits.
     void Run() override { backend_.MakeMasks(pass_); }
 
    private:
@@ -111,6 +122,9 @@ absl::Status CudaBackend::RunPlan(
                               tokens_.data(), walks_.data(), masks),
              absl::StrFormat("pass of %d rows", plan().rows.size())));
   FORETOKEN_RETURN_IF_ERROR(CheckTokens());
+  // All walks are read before any output is reported, while nothing of this
+  // pass is committed: a walk that is impossible means that the KV cannot be
+  // trusted, and the pass fails as a whole.
   for (size_t s = 0; s < sessions; ++s) {
     FORETOKEN_ASSIGN_OR_RETURN(moved_[s], ReadWalk(s));
   }
@@ -120,7 +134,11 @@ absl::Status CudaBackend::RunPlan(
 absl::Status CudaBackend::CheckTokens() const {
   for (size_t i = 0; i < tokens_.size(); ++i) {
     const int32_t row = plan().output_rows[i];
+    // NaN in every logit leaves no token to draw; the cause is bad weights or a
+    // faulty device, never the request.
     if (tokens_[i].bad != 0) return NoNumbers(row);
+    // The token becomes an index of the embedding in the next pass: a wrong one
+    // would read outside it.
     if (!InVocabulary(tokens_[i].token, config().vocab_size)) {
       const PlanSession& session = plan().sessions[plan().rows[row].session];
       return absl::InternalError(absl::StrFormat(
@@ -137,6 +155,8 @@ absl::Status CudaBackend::Report(
   for (size_t s = 0; s < pass.size(); ++s) {
     const int32_t logprobs =
         pass[s].sampling == nullptr ? -1 : pass[s].sampling->reported();
+    // Outputs of the plan are numbered session by session, in the order of the
+    // pass.
     int32_t output = plan().sessions[s].first_output;
     for (size_t i = 0; i < outputs[s].size(); ++i, ++output) {
       SampledToken& token = outputs[s][i];
@@ -161,8 +181,11 @@ absl::Status CudaBackend::DrawAllowed(const PassSession& source,
   const int32_t row = plan().output_rows[output];
   const PlanSession& session = plan().sessions[plan().rows[row].session];
   FORETOKEN_RETURN_IF_ERROR(FetchLogits(output));
+  // The penalties count the tokens of the row's own path, which the session
+  // does not have committed yet.
   PathTokens(source, row - session.first_row, path_);
   token = source.sampling->Sample(logits_, path_, allowed, sampling_scratch_);
+  // A token whose logit is NaN was not chosen by the model.
   return std::isnan(logits_[token.token]) ? NoNumbers(row) : absl::OkStatus();
 }
 
@@ -177,6 +200,8 @@ absl::Status CudaBackend::ReportLogprobsOf(int32_t output, int32_t count,
   }
   const DeviceToken& from = tokens_[output];
   token.logprob = from.logprob;
+  // A vocabulary smaller than the number asked for has no more tokens to
+  // report.
   for (int32_t i = 0; i < std::min(count, config().vocab_size); ++i) {
     token.top_logprobs.push_back({from.top_tokens[i], from.top_logprobs[i]});
   }
@@ -192,6 +217,8 @@ absl::StatusOr<std::vector<int32_t>> CudaBackend::ReadWalk(size_t index) const {
   const PlanSession& session = plan().sessions[index];
   const int32_t end = session.first_row + session.rows;
   int32_t row = walk.last_row;
+  // Parents precede their rows, so the walk ends; the bounds are tested because
+  // the device's numbers are not trusted before they are used as indices.
   while (row >= session.first_row && row < end) {
     rows.push_back(row - session.first_row);
     row = plan().rows[row].parent;
@@ -212,12 +239,17 @@ absl::Status CudaBackend::CommitRows(int32_t index,
                                      absl::Span<const int32_t> pages) {
   const PlanSession& session = plan().sessions[index];
   const std::vector<int32_t>& moved = moved_[index];
+  // The verifier accepts what the device drew unless a constraint or a stop
+  // changed it, so in most rounds nothing is left to copy and a commit costs no
+  // call.
   const size_t done =
       std::mismatch(rows.begin(), rows.end(), moved.begin(), moved.end())
           .first -
       rows.begin();
   std::vector<int32_t> from, to;
   for (size_t i = done; i < rows.size(); ++i) {
+    // Scratch slots hold the KV of this pass alone and are overwritten by the
+    // next: this copy has to be made before it.
     from.push_back(builder_.ScratchSlot(session.first_row + rows[i]));
     to.push_back(DevicePassBuilder::SlotOf(pages, session.committed + i));
   }
@@ -249,6 +281,7 @@ absl::StatusOr<absl::Span<const float>> CudaBackend::OutputLogits(
 }
 
 absl::StatusOr<double> CudaBackend::MeasureCopyBandwidth() {
+  // A probe before serving; its failure does not mark the device lost.
   double bytes_per_second = 0.0;
   FORETOKEN_RETURN_IF_ERROR(StatusFromDevice(
       engine_->MeasureCopyBandwidth(&bytes_per_second), "copy bandwidth"));
@@ -264,6 +297,8 @@ DeviceOptions OptionsForDevice(const CudaOptions& options,
   device.max_sessions = options.max_sessions;
   device.graphs = options.graphs;
   device.overlap = options.overlap;
+  // 0 if kv_cache_bytes is 0: the engine then chooses between the two bounds
+  // below, knowing how much memory the weights leave.
   device.pages = options.kv_cache_bytes / DevicePageBytes(config);
   const auto pages_of = [](int64_t tokens) {
     return (tokens + kDevicePageTokens - 1) / kDevicePageTokens;
@@ -277,6 +312,8 @@ DeviceOptions OptionsForDevice(const CudaOptions& options,
 
 absl::Status CheckPages(int64_t pages, const CudaOptions& options) {
   // Slots are 32-bit.
+  // Scratch slots of a pass's rows follow those of the pages, so both share the
+  // range of a slot number.
   const int64_t most =
       (std::numeric_limits<int32_t>::max() - options.max_rows) /
       kDevicePageTokens;
@@ -309,12 +346,18 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeCudaBackend(
                   OptionsForDevice(options, config, type)));
   // The digest reads every byte, as the upload does: beside it, not after.
   std::string digest;
+  // `weights` is only read by both threads. Joined before any return below,
+  // since the thread refers to locals.
   std::thread hashing([&] { digest = HexDigest(weights.digest()); });
   const RotaryTable rotary = MakeRotaryTable(config);
   absl::Status uploaded = UploadWeights(weights, type, rotary, *engine);
   hashing.join();
   FORETOKEN_RETURN_IF_ERROR(uploaded);
   FORETOKEN_RETURN_IF_ERROR(CheckPages(engine->pages(), options));
+  // Everything that can change a bit of the results: kernels and device
+  // (numerics), types, block size, config, rotary angles as computed by this
+  // host's libm, and weights. Sessions may move only between servers whose
+  // fingerprints are equal.
   std::string fingerprint = absl::StrFormat(
       "cuda;%s;precision=%s;block=%d;config=%s;rotary=%s;weights=%s",
       engine->numerics(), DeviceTypeName(type), kDevicePageTokens,

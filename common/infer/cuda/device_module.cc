@@ -34,6 +34,9 @@ absl::StatusOr<Function> FindSymbol(void* library, const std::string& path,
 }  // namespace
 
 absl::StatusOr<DeviceModule> DeviceModule::Load() {
+  // The variable wins over the default places, and a bad value is an error
+  // rather than a reason to look there: an operator who names a module wants
+  // that one.
   const char* named = std::getenv(kDeviceModuleVariable);
   if (named != nullptr && *named != '\0') return LoadFile(named);
   const std::string folder = BinaryFolder();
@@ -49,6 +52,10 @@ absl::StatusOr<DeviceModule> DeviceModule::Load() {
 }
 
 absl::StatusOr<DeviceModule> DeviceModule::LoadFile(const std::string& path) {
+  // RTLD_NOW: a missing CUDA library must fail here, where the CPU can still be
+  // chosen, and not in the first pass. RTLD_LOCAL keeps the module's symbols
+  // out of this binary. The library is never closed, since engines hold
+  // pointers into it.
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     return absl::UnavailableError(absl::StrCat("GPU module: ", dlerror()));
@@ -56,6 +63,8 @@ absl::StatusOr<DeviceModule> DeviceModule::LoadFile(const std::string& path) {
   FORETOKEN_ASSIGN_OR_RETURN(
       const auto abi,
       FindSymbol<DeviceAbiFunction>(library, path, kDeviceAbiSymbol));
+  // The structs of device_engine.h cross this border by layout; without the
+  // check, a module of another build would read them wrong without an error.
   if (abi() != kDeviceAbi) {
     return absl::UnavailableError(absl::StrFormat(
         "GPU module %s: built for version %d of the device interface, want %d",
@@ -71,6 +80,8 @@ absl::StatusOr<DeviceModule> DeviceModule::LoadFile(const std::string& path) {
 }
 
 absl::Status DeviceModule::Probe(int32_t device) const {
+  // The smallest engine that the kernels accept: making it proves driver,
+  // device and kernels without the time and memory of the model.
   DeviceShape smallest;
   smallest.d_model = smallest.head_dim = smallest.d_ff = smallest.vocab = 32;
   smallest.layers = smallest.heads = smallest.kv_heads = 1;
@@ -85,6 +96,8 @@ absl::StatusOr<DeviceEnginePtr> DeviceModule::Create(
     const DeviceShape& shape, const DeviceOptions& options) const {
   DeviceEngine* engine = nullptr;
   const DeviceStatus status = create_(&shape, &options, &engine);
+  // Owned before the status is read, so that an engine that comes with an error
+  // is not leaked.
   DeviceEnginePtr owned(engine, destroy_);
   if (!status.ok()) {
     return StatusFromDevice(status, absl::StrCat("device ", options.device));

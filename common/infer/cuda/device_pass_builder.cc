@@ -27,6 +27,8 @@ bool BansEnds(const SamplingParams& params) {
 // True if only the largest logit can be drawn.
 bool IsArgMax(const SamplingState& state) {
   const SamplingParams& params = state.params();
+  // Penalties, and a bias, may raise another logit to the top. top_k, top_p and
+  // min_p never remove the largest one.
   return params.temperature == 0.0f && !state.counts_tokens() &&
          params.logit_bias.empty();
 }
@@ -50,11 +52,15 @@ DevicePass DevicePassBuilder::Build(const PassPlan& plan,
     DeviceSession session;
     session.first_row = planned.first_row;
     session.rows = planned.rows;
+    // The page list of all sessions is one array; a session has its range of
+    // it.
     session.page_begin = SizeOf(page_list_);
     session.page_count = SizeOf(planned.pages);
     page_list_.insert(page_list_.end(), planned.pages.begin(),
                       planned.pages.end());
     AddSampling(planned, pass[s], session);
+    // `planned.pages` are the pages that are committed whole; the session's
+    // table also has those that its next tokens go to.
     AddCommitSlots(plan, planned, *cache.PageTable(planned.id), session);
     sessions_.push_back(session);
     AddLogprobs(planned, pass[s]);
@@ -88,6 +94,8 @@ void DevicePassBuilder::Clear() {
 
 void DevicePassBuilder::AddRows(const PassPlan& plan) {
   for (const PlanRow& source : plan.rows) {
+    // Tiles are shared between rows of one session (their common ancestors), so
+    // rows hold indices of tiles.
     DeviceRow row;
     row.token = source.token;
     row.position = static_cast<int32_t>(source.position);
@@ -105,6 +113,8 @@ void DevicePassBuilder::AddRows(const PassPlan& plan) {
     rows_[row].output = static_cast<int32_t>(i);
     DeviceOutput output;
     output.row = row;
+    // The drawn token comes one position after its row; noise is keyed by that
+    // position, so the same token is drawn whatever the shape of the pass.
     output.position = plan.rows[row].position + 1;
     outputs_.push_back(output);
   }
@@ -118,6 +128,8 @@ void DevicePassBuilder::AddTiles(const PassPlan& plan) {
       tile.slots[i] = source.page * kDevicePageTokens + i;
     }
     for (const int32_t row : source.rows) tile.slots[i++] = ScratchSlot(row);
+    // DeviceTile has no initializer: without this the kernels would read
+    // slots of another tile.
     std::fill(tile.slots + i, tile.slots + kDevicePageTokens, -1);
     tiles_.push_back(tile);
   }
@@ -132,11 +144,15 @@ void DevicePassBuilder::AddCommitSlots(const PassPlan& plan,
   if (source.rows > 1 && rows_[source.first_row].output < 0) return;
   int64_t deepest = 0;
   for (int32_t r = source.first_row; r < source.first_row + source.rows; ++r) {
+    // Two roots: which of them continues the context is unknown until the
+    // target's token is drawn, so there is no walk.
     if (r > source.first_row && plan.rows[r].parent == kRootParent) return;
     deepest = std::max(deepest, plan.rows[r].position);
   }
   const int64_t held =
       static_cast<int64_t>(page_table.size()) * kDevicePageTokens;
+  // A walk must not write past the pages that the session holds; the rows
+  // beyond are moved by CommitRows, once it has more.
   const int64_t end = std::min(deepest + 1, held);
   for (int64_t position = source.committed; position < end; ++position) {
     commit_slots_.push_back(SlotOf(page_table, position));
@@ -158,10 +174,14 @@ void DevicePassBuilder::AddLogprobs(const PlanSession& planned,
 void DevicePassBuilder::AddSampling(const PlanSession& planned,
                                     const PassSession& source,
                                     DeviceSession& session) {
+  // Without sampling the device takes the arg max, the default of
+  // DeviceSession.
   if (source.sampling == nullptr || planned.outputs == 0) return;
   const SamplingState& state = *source.sampling;
   const SamplingParams& params = state.params();
   const bool bans = BansEnds(params);
+  // Most sessions at temperature 0 end here, and the device skips the whole
+  // sampler for them.
   if (IsArgMax(state) && !bans) return;
 
   DeviceSampling sampling;
@@ -186,6 +206,8 @@ void DevicePassBuilder::AddSampling(const PlanSession& planned,
   session.sampling = SizeOf(samplings_);
   samplings_.push_back(sampling);
 
+  // Bans follow the session's biases in the same array, so that an output can
+  // have both with no copy of its own.
   const int32_t ban_begin = SizeOf(biases_);
   if (bans) {
     for (const TokenId token : params.end_tokens) {
@@ -197,6 +219,8 @@ void DevicePassBuilder::AddSampling(const PlanSession& planned,
     if (state.counts_tokens()) {
       AddPathCounts(source, output.row - planned.first_row, output);
     }
+    // min_tokens counts output tokens; the position tells per row how many
+    // there would be.
     if (bans && output.position - state.prompt_length() < params.min_tokens) {
       output.ban_begin = ban_begin;
       output.bans = SizeOf(params.end_tokens);
@@ -212,10 +236,15 @@ void DevicePassBuilder::AddPathCounts(const PassSession& source, int32_t row,
   for (size_t i = 0; i < path_.size(); ++i) {
     const bool is_output =
         state.length() + static_cast<int64_t>(i) >= state.prompt_length();
+    // Counts are set also for tokens of the prompt, with 0: the repetition
+    // penalty applies to every token seen, the presence and frequency penalties
+    // to output only.
     path_counts_[path_[i]] += is_output ? 1 : 0;
   }
   output.count_begin = SizeOf(counts_);
   for (const auto& [token, count] : path_counts_) {
+    // These replace the session's counts for this output, so they have to
+    // include them.
     const auto before = state.output_counts().find(token);
     counts_.push_back(
         {token,

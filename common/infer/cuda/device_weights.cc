@@ -57,10 +57,14 @@ class Uploader {
   absl::Status Matrix(DeviceTensor tensor, const char* name, int32_t layer,
                       const WeightTensor& from) {
     if (!from.present()) return absl::OkStatus();
+    // A GGUF file aligns its tensors, a safetensors file need not; the device
+    // reads 16-bit elements, so an odd address is copied.
     const bool aligned = reinterpret_cast<uintptr_t>(from.data) % 2 == 0;
     if (from.type == StoredType(type_) && aligned && from.paired_rows == 0) {
       return Send(tensor, name, layer, from.data, from);
     }
+    // In chunks, so that the fp32 copy of a matrix (twice its size) never
+    // exists as a whole.
     narrow_.resize(from.size());
     for (int64_t begin = 0; begin < from.size(); begin += kChunk) {
       const int64_t count = std::min(kChunk, from.size() - begin);
@@ -84,6 +88,7 @@ class Uploader {
   }
 
  private:
+  // Elements: 4 MiB of fp32.
   static constexpr int64_t kChunk = int64_t{1} << 20;
 
   absl::Status Send(DeviceTensor tensor, const char* name, int32_t layer,
@@ -124,6 +129,8 @@ DeviceType TypeForDevice(const ModelWeights& weights) {
   const auto half = [](const WeightTensor& tensor) {
     return tensor.type == WeightType::kFloat16;
   };
+  // fp16 only if all matrices are stored so. A conversion of bf16 to fp16 could
+  // overflow, one of fp16 to bf16 only rounds.
   bool all = half(weights.embedding()) && half(weights.output());
   for (const LayerWeights& layer : weights.layers()) {
     for (const LayerTensor& entry : kLayerTensors) {
@@ -138,12 +145,15 @@ const char* DeviceTypeName(DeviceType type) {
 }
 
 int64_t DevicePageBytes(const ModelConfig& config) {
+  // Keys and values, in 16 bits each.
   constexpr int64_t kElementBytes = 2;
   return 2 * kElementBytes * kDevicePageTokens * config.n_layers *
          config.n_kv_heads * device::PaddedHeadDim(config.head_dim);
 }
 
 std::string RotaryTable::Digest() const {
+  // The bits, not the printed numbers: tables that differ in one rounding must
+  // not look equal.
   std::string bits;
   for (const std::vector<float>* part : {&cosines, &sines}) {
     bits.append(reinterpret_cast<const char*>(part->data()),
@@ -159,6 +169,8 @@ RotaryTable MakeRotaryTable(const ModelConfig& config) {
   table.cosines.resize(config.max_positions * half);
   table.sines.resize(table.cosines.size());
   for (int64_t position = 0; position < config.max_positions; ++position) {
+    // Computed on the host, once, for all engines: the device's own sine and
+    // cosine would round differently.
     rotary.Angles(position, &table.cosines[position * half],
                   &table.sines[position * half]);
   }

@@ -44,6 +44,8 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
   WeightType type = options.precision == "fp32" ? WeightType::kFloat32
                                                 : WeightType::kBFloat16;
   if (!options.random_weights.empty()) {
+    // The names are those of GGUF (in lower case), so that every stored type
+    // that the engine reads can be measured without a file of it.
     const GgufTensorType* named =
         FindGgufTensorType(absl::AsciiStrToUpper(options.random_weights));
     const auto known =
@@ -63,6 +65,8 @@ absl::StatusOr<std::unique_ptr<ModelWeights>> LoadWeights(
 // The first option that only the CPU engine takes, as a flag; empty if there is
 // none.
 std::string CpuOnlyOption(const BackendOptions& options) {
+  // Each of these is a wish that a GPU would silently ignore. An operator who
+  // set one gets an error (cuda) or the CPU (auto).
   if (options.precision == "fp32") return "--precision=fp32";
   if (options.isa != "auto") return absl::StrCat("--isa=", options.isa);
   if (options.kv_type != "auto") {
@@ -81,6 +85,8 @@ absl::StatusOr<DeviceModule> FindGpu(const BackendOptions& options) {
         absl::StrCat(flag, " is for --backend=cpu only"));
   }
   FORETOKEN_ASSIGN_OR_RETURN(const DeviceModule module, DeviceModule::Load());
+  // Load finds a library, which is no proof of a device: the probe makes a
+  // small engine on it.
   FORETOKEN_RETURN_IF_ERROR(module.Probe(options.device));
   return module;
 }
@@ -95,12 +101,15 @@ void ReportWeights(const BackendOptions& options, ModelWeights& weights,
 absl::StatusOr<std::unique_ptr<Backend>> MakeOnGpu(
     const BackendOptions& options, const DeviceModule& module,
     ModelWeights& weights) {
+  // The upload reads the weights once, and the digest beside it is not counted.
   ReportWeights(options, weights, BytesOf(weights).all);
   CudaOptions cuda{options};
   cuda.device = options.device;
   return MakeCudaBackend(
       weights,
       [&](const DeviceShape& shape, const DeviceOptions& device) {
+        // By reference: MakeCudaBackend calls this before it returns and does
+        // not keep it.
         return module.Create(shape, device);
       },
       cuda);
@@ -119,6 +128,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeOnCpu(
   cpu.head_first = options.head_first;
   cpu.threads = options.threads;
   const WeightBytes bytes = BytesOf(*weights);
+  // Twice: the digest reads every byte, and the matrices are read again to be
+  // packed.
   ReportWeights(options, *weights, bytes.all + bytes.matrices);
   return MakeCpuBackend(std::move(weights), cpu);
 }
@@ -181,6 +192,8 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
     parts.erase(parts.begin());
   }
   for (const absl::string_view part : parts) {
+    // At most one split: the value keeps a second "=" and is refused as a
+    // number.
     const std::pair<absl::string_view, absl::string_view> pair =
         absl::StrSplit(part, absl::MaxSplits('=', 1));
     int32_t* field = FieldOf(config, pair.first);
@@ -192,6 +205,7 @@ absl::StatusOr<ModelConfig> ParseRandomModel(absl::string_view text) {
           NamedShapeList(), " or alone"));
     }
   }
+  // As in config.json files that leave it out: the heads divide d_model.
   if (config.head_dim == 0 && config.n_heads > 0) {
     config.head_dim = config.d_model / config.n_heads;
   }
@@ -204,6 +218,8 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   // Check before loading the weights, which takes long.
   FORETOKEN_ASSIGN_OR_RETURN(const std::optional<CpuIsa> isa,
                              ParseCpuIsa(options.isa));
+  // An instruction set that this CPU lacks is refused here instead of failing
+  // with SIGILL in the first pass.
   FORETOKEN_RETURN_IF_ERROR(SelectCpuOps(isa).status());
   FORETOKEN_RETURN_IF_ERROR(ParseKvType(options.kv_type).status());
   FORETOKEN_RETURN_IF_ERROR(ParseWeightConversion(options.conversion).status());
@@ -219,12 +235,16 @@ absl::StatusOr<std::unique_ptr<Backend>> MakeBackend(
   // Before loading the weights, too.
   const absl::StatusOr<DeviceModule> module = FindGpu(options);
   absl::Status why = module.status();
+  // A GPU that is there but fails for another reason is reported even under
+  // auto: a quiet fallback would serve, at a fraction of the speed, without
+  // anyone knowing why.
   if (!why.ok() && (options.backend == "cuda" || !MeansNoGpu(why))) return why;
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<ModelWeights> weights,
                              LoadWeights(options));
   if (module.ok()) {
     auto on_gpu = MakeOnGpu(options, *module, *weights);
     why = on_gpu.status();
+    // The weights were only read, so they can go to the CPU.
     if (why.ok() || options.backend == "cuda" || !MeansNoGpu(why)) {
       return on_gpu;
     }

@@ -11,6 +11,8 @@ void DraftLoading::AddFlags(Flags& flags) {
 
 void DraftLoading::ApplyTo(BackendOptions& backend) const {
   backend.conversion = weights;
+  // Rows of the LM head that the draft model computes: the tokens of other rows
+  // cannot be drafted, and the target may still emit them.
   backend.head_size = vocabulary;
 }
 

@@ -35,6 +35,7 @@ absl::StatusOr<BoundArguments> BoundArguments::Bind(
     const auto at = std::find(names.begin(), names.end(), name);
     if (at == names.end()) return fail("has no argument ", name);
     const Value*& place = bound.values_[at - names.begin()];
+    // As in Python: an argument may not come by its place and by its name.
     if (place != nullptr) return fail("got two values for ", name);
     place = &value;
   }
@@ -47,6 +48,8 @@ absl::StatusOr<BoundArguments> BoundArguments::Bind(
 }
 
 const Value& BoundArguments::operator[](size_t i) const {
+  // One for all calls and never deleted, so the reference outlives the
+  // arguments.
   static const Value* const undefined = new Value;
   return Has(i) ? *values_[i] : *undefined;
 }

@@ -30,6 +30,8 @@ absl::StatusOr<Dict> CollectEntries(Budget& budget, absl::string_view callee,
                        " is not supported, want a dict"));
     }
     const Dict& given = mapping.dict();
+    // Copying counts as work and memory of the template, so it is paid for
+    // before it happens.
     FORETOKEN_RETURN_IF_ERROR(
         budget.Spend(static_cast<int64_t>(given.entries().size()) +
                          ByteSteps(given.key_bytes()),
@@ -52,6 +54,7 @@ bool IsFunction(absl::string_view name) {
   return false;
 }
 
+// As Python, an empty format gives an empty text.
 absl::StatusOr<Text> FormatTime(const Text& format, absl::Time time,
                                 absl::TimeZone zone) {
   if (format.empty()) return Text();
@@ -60,6 +63,7 @@ absl::StatusOr<Text> FormatTime(const Text& format, absl::Time time,
   const std::string pattern = format.bytes().substr(0, kMaxTimeBytes) + "|";
   const std::tm parts = absl::ToTM(time, zone);
   char buffer[kMaxTimeBytes];
+  // A NUL would end the pattern early, and the rest would be ignored.
   const size_t size =
       pattern.size() > kMaxTimeBytes || pattern.find('\0') != std::string::npos
           ? 0
@@ -68,9 +72,12 @@ absl::StatusOr<Text> FormatTime(const Text& format, absl::Time time,
     return absl::InvalidArgumentError("strftime_now() of such a format");
   }
   const absl::string_view text(buffer, size - 1);
+  // A locale may have names in another encoding.
   if (!IsValidUtf8(text)) {
     return absl::InvalidArgumentError("strftime_now() of such a format");
   }
+  // Text that a request brought stays marked as such: it must not become a
+  // control token when it is encoded.
   return Text(text,
               format.FromRequest() ? Origin::kRequest : Origin::kTemplate);
 }
@@ -99,6 +106,7 @@ absl::StatusOr<Value> MakeRange(Budget& budget, const Arguments& arguments) {
   Values numbers;
   int64_t at = start;
   while (step > 0 ? at < stop : at > stop) {
+    // Tested before the number is added, so the list never exceeds the limit.
     if (static_cast<int64_t>(numbers.size()) == kMaxRange) {
       return absl::InvalidArgumentError(
           absl::StrCat("a range of more than ", kMaxRange, " numbers"));
@@ -128,6 +136,7 @@ absl::StatusOr<Value> MakeNamespace(Budget& budget, Arena& arena,
       budget.Spend(1 + size * size, sizeof(Namespace) + 64 * size));
   Namespace* const ns = arena.NewNamespace();
   for (const auto& [key, value] : dict.entries()) {
+    // Attributes are names; other keys could not be asked for.
     if (key.IsString()) ns->Set(key.text().bytes(), value);
   }
   return Value::Of(ns);

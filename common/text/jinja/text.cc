@@ -13,6 +13,8 @@ bool Text::FromRequest() const {
 void Text::Append(absl::string_view bytes, Origin origin) {
   if (bytes.empty()) return;
   bytes_.append(bytes.data(), bytes.size());
+  // Neighbours with one origin share a run, so that most texts have a single
+  // one.
   if (runs_.empty() || runs_.back().origin != origin) {
     runs_.push_back({0, origin});
   }
@@ -21,6 +23,7 @@ void Text::Append(absl::string_view bytes, Origin origin) {
 
 void Text::Append(const Text& other, size_t begin, size_t end) {
   const absl::string_view bytes = other.bytes_;
+  // The ends of runs ascend: the first beyond `begin` holds the byte there.
   auto run =
       std::upper_bound(other.runs_.begin(), other.runs_.end(), begin,
                        [](size_t at, const Run& r) { return at < r.end; });

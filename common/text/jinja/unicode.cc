@@ -38,6 +38,8 @@ bool IsFinalSigma(absl::string_view text, size_t begin, size_t end) {
   uint32_t c = 0;
   bool cased_before = false;
   while (begin > 0) {
+    // Backwards over the bytes of one character, which are continuation bytes
+    // up to the first.
     c = Before(text, begin);
     if (IsIgnorable(c)) continue;
     cased_before = IsCased(c);
@@ -70,6 +72,7 @@ void AppendMapped(absl::string_view text, size_t begin, size_t end, Case to,
     out += kFinalSigma;
     return;
   }
+  // One or two UTF-16 units: ICU works in UTF-16.
   UChar source[2];
   int32_t length = 0;
   U16_APPEND_UNSAFE(source, length, static_cast<UChar32>(c));
@@ -77,6 +80,8 @@ void AppendMapped(absl::string_view text, size_t begin, size_t end, Case to,
   UErrorCode error = U_ZERO_ERROR;
   int32_t count = 0;
   if (to == Case::kUpper) {
+    // The empty locale: Python's mappings know no languages, such as the
+    // Turkish i.
     count = u_strToUpper(mapped, 8, source, length, "", &error);
   } else if (to == Case::kLower) {
     count = u_strToLower(mapped, 8, source, length, "", &error);
@@ -86,6 +91,8 @@ void AppendMapped(absl::string_view text, size_t begin, size_t end, Case to,
         "", U_TITLECASE_WHOLE_STRING | U_TITLECASE_NO_BREAK_ADJUSTMENT, nullptr,
         source, length, mapped, 8, nullptr, error);
   }
+  // Never for whole characters; then the character is left out rather than
+  // damaged.
   if (U_FAILURE(error)) count = 0;
   for (int32_t i = 0; i < count;) {
     UChar32 code_point = 0;
@@ -120,6 +127,8 @@ size_t CountCharacters(absl::string_view text) {
 }
 
 size_t CharacterOffset(absl::string_view text, int64_t index) {
+  // Characters are counted and not stored: most texts are asked for one of them
+  // only.
   for (size_t at = 0; at < text.size(); ++at) {
     if ((static_cast<uint8_t>(text[at]) & 0xC0) != 0x80 && index-- == 0) {
       return at;
@@ -165,6 +174,7 @@ Text TitleWords(const Text& text) {
   size_t run = 0;
   for (size_t i = 0; i + 1 < offsets.size(); ++i) {
     // Characters and runs are both in order: one walk over each.
+    // Every byte belongs to a run, so the walk ends.
     while (text.runs()[run].end <= offsets[i]) ++run;
     mapped.clear();
     AppendMapped(text.bytes(), offsets[i], offsets[i + 1],

@@ -19,11 +19,15 @@ void ChainMode::Take(absl::Span<const SampledToken> outputs) {
   const SampledToken& drawn = outputs.back();  // no rows lie below the chain
   if (!Extend(drawn.token)) return;
   const float before = probs_.empty() ? 1.0f : probs_.back();
+  // Along a chain probabilities multiply: a node is accepted only if all before
+  // it are.
   probs_.push_back(before * ProbabilityOf(drawn));
 }
 
 void ChainMode::Finish(DraftTree& tree) {
   tree.Clear();
+  // The chain may be longer than this round's room, since a draft that goes on
+  // keeps its tokens.
   const size_t nodes =
       std::min(chain_.size(), static_cast<size_t>(room_.max_nodes));
   for (size_t i = 0; i < nodes; ++i) {

@@ -65,6 +65,7 @@ absl::Status CheckRound(const DraftRound& round) {
 // never draws those.
 void DropForeignTokens(int32_t vocab_size, SamplingParams& params) {
   auto& bias = params.logit_bias;
+  // Not an error: the target's vocabulary may be larger than the draft model's.
   bias.erase(std::remove_if(
                  bias.begin(), bias.end(),
                  [&](const auto& entry) { return entry.first >= vocab_size; }),
@@ -100,6 +101,8 @@ DraftEngine::DraftEngine(const DraftEngineOptions& options,
   row_budget_ = std::min(options_.max_rows_per_pass, backend_->max_rows());
   FORETOKEN_CHECK(row_budget_ >= 4);
   // One draft with its text always fits a pass.
+  // Half of the pass at most, so that a text never crowds out the drafts that
+  // share it.
   text_chunk_ = std::min(options_.prefill_chunk, row_budget_ / 2);
   text_rows_ = options_.max_text_rows > 0 ? std::clamp(options_.max_text_rows,
                                                        text_chunk_, row_budget_)
@@ -137,6 +140,8 @@ absl::Status DraftEngine::Check(const DraftOpen& open) const {
 
 absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
   FORETOKEN_RETURN_IF_ERROR(Check(open));
+  // Before Validate, which would refuse ids beyond the draft model's
+  // vocabulary.
   DropForeignTokens(model().vocab_size, open.sampling);
   FORETOKEN_RETURN_IF_ERROR(open.sampling.Validate(model().vocab_size));
   ModeLimits limits = limits_;
@@ -146,10 +151,14 @@ absl::StatusOr<SessionId> DraftEngine::Open(DraftOpen open) {
   limits.free_rows = HasFreeRows();
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<DraftMode> mode,
                              MakeDraftMode(open.mode, limits, open.phrases));
+  // After the checks of the request: a bad request is refused as such even if
+  // there is no room.
   FORETOKEN_RETURN_IF_ERROR(sessions_.CheckRoom());
   Session session;
   session.length = static_cast<int64_t>(open.tokens.size());
   session.mode = std::move(mode);
+  // A text that the draft model cannot read is no error of the client: the
+  // session stays and proposes nothing.
   if (AllInVocabulary(open.tokens, model().vocab_size) &&
       session.length <= model().max_positions) {
     FORETOKEN_RETURN_IF_ERROR(Admit(session, open));
@@ -169,6 +178,7 @@ absl::Status DraftEngine::Admit(Session& session, DraftOpen& open) {
                            open.sampling, open.prompt_length);
   };
   absl::Status admitted = admit();
+  // Drafted KV is a guess; text of an admitted session is not.
   if (absl::IsResourceExhausted(admitted) && DropDrafted({})) {
     admitted = admit();
   }
@@ -183,6 +193,7 @@ void DraftEngine::Mute(Session& session) {
   session.kv.Close();
   session.drafted.clear();
   session.muted = true;
+  // Assigned, not cleared: the memory goes back as well.
   session.text = {};
   ++totals_.muted;
 }
@@ -197,6 +208,8 @@ absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
   }
   FORETOKEN_RETURN_IF_ERROR(CheckFollows(session.length, round));
   FORETOKEN_RETURN_IF_ERROR(CheckRound(round));
+  // Before the length changes: what was drafted is compared with what was
+  // committed at the old one.
   if (!session.muted) FORETOKEN_RETURN_IF_ERROR(Learn(session, round));
   session.length = round.length;
   if (!session.muted &&
@@ -218,6 +231,8 @@ absl::Status DraftEngine::Submit(SessionId id, const DraftRound& round,
   const DraftRoom room = {session.draft->max_nodes,
                           model().max_positions - session.length,
                           PricesOf(session)};
+  // A round without new tokens, after a draft that was cut off by its deadline:
+  // it goes on instead of starting again.
   if (session.draft_base == session.length) {
     session.mode->Resume(room);
     return session.KeepChain();
@@ -234,15 +249,21 @@ absl::Status DraftEngine::Learn(Session& session, const DraftRound& round) {
   observation.follows_draft =
       session.draft_base == session.length && !round.committed.empty();
   // A verified tree covers only the last round.
+  // Only if the tree explains all that was committed: after rounds that were
+  // not told one by one, its rows belong to an earlier text.
   if (!round.verified.row_tokens.empty() &&
       round.committed.size() == round.verified.path.size() + 1) {
     observation.verified = &round.verified;
   }
+  // KV first, then text: the accepted rows become text without being computed
+  // again.
   FORETOKEN_RETURN_IF_ERROR(KeepAccepted(session, round.committed));
   session.text.insert(session.text.end(), round.committed.begin(),
                       round.committed.end());
   session.mode->Observe(observation);
   for (const TokenId token : round.committed) {
+    // Tokens that the draft model's cut vocabulary does not hold: the price of
+    // a small head.
     if (!backend_->Draws(token)) ++totals_.vocabulary_misses;
   }
   Count(session);
@@ -298,6 +319,7 @@ bool DraftEngine::has_drafts() const {
 // True if no further pass would help: nothing is wanted, nothing can be added,
 // or the answer would be late.
 bool DraftEngine::IsDue(const Session& session) const {
+  // The expected end of another pass, by what the last one of this kind took.
   return !Wants(session) || clock_() + session.pass_time[kind_of_pass()] >=
                                 session.draft->deadline;
 }
@@ -315,6 +337,7 @@ DraftPrices DraftEngine::PricesOf(const Session& session) const {
   const double token_seconds = absl::ToDoubleSeconds(
       draft.token_time > absl::ZeroDuration() ? draft.token_time
                                               : session.pace.token_time());
+  // Negated, for NaN; nothing is priced until the pace of the target is known.
   if (!(token_seconds > 0.0) || !std::isfinite(token_seconds)) return prices;
   prices.nodes.reserve(draft.row_ms.size());
   for (const float row_ms : draft.row_ms) {
@@ -323,12 +346,14 @@ DraftPrices DraftEngine::PricesOf(const Session& session) const {
   const double pass_seconds =
       absl::ToDoubleSeconds(session.pass_time[kind_of_pass()]);
   if (!(pass_seconds > 0.0)) return prices;
+  // A slope from few points may be wild; it is kept within a share of the pass.
   const double row_seconds =
       std::clamp(RowSeconds(), 0.0, pass_seconds * kMaxRowShare);
   // Its first pass may have read text and hints, which the next one does not.
   prices.pass = std::max(pass_seconds - row_seconds * (session.pass_rows - 1),
                          pass_seconds * kLeastPassShare) /
                 token_seconds;
+  // Not known yet: a guess that makes rows neither free nor forbidding.
   prices.row = RowSeconds() < 0.0 ? prices.pass * DraftPrices::kUnknownRowShare
                                   : row_seconds / token_seconds;
   // The sessions that share a pass share its price, but a row delays all.
@@ -338,6 +363,8 @@ DraftPrices DraftEngine::PricesOf(const Session& session) const {
         &other == &session ||
         (other.draft.has_value() && !other.reads(text_chunk_) && Wants(other));
   }
+  // At most the pass itself: a row never costs more than a pass of its own
+  // would.
   prices.row = std::min(prices.row * drafting, prices.pass);
   return prices;
 }
@@ -349,6 +376,7 @@ double DraftEngine::RowSeconds() const {
     if (least.rows == 0) least = point;
     most = point;
   }
+  // One point has no slope.
   if (most.rows <= least.rows) return -1.0;
   return std::max(most.seconds - least.seconds, 0.0) / (most.rows - least.rows);
 }
@@ -384,6 +412,7 @@ void DraftEngine::Answer(Session& session, DraftReport& report) {
     answer.answer.phrases = session.mode->TakeGained();
   }
   answer.answer.draft_time = now - session.draft->arrived;
+  // Told to the orchestrator: the tree is less than the session wanted.
   answer.answer.shortened = late && Wants(session);
   totals_.drafts += answer.answer.tree.size() > 0;
   totals_.draft_tokens += answer.answer.tree.size();
@@ -407,6 +436,7 @@ DraftReport DraftEngine::RunPass() {
   DraftReport report;
   NoteText();
   AnswerReady(report);
+  // Answers go out before another pass begins, since the client waits for them.
   if (!report.answers.empty() || !HasWork()) return report;
   std::vector<Share> plan =
       PlanPass(sessions_, row_budget_, text_chunk_, text_rows_);
@@ -426,12 +456,15 @@ void DraftEngine::RunShares(absl::Span<const Share> plan, DraftReport& report) {
   if (absl::IsDataLoss(status) && plan.size() > 1) {
     // The logits of one session are not numbers: run each session alone, so
     // that the others go on.
+    // Recursion of depth one: each call has one session.
     for (const Share& share : plan) RunShares({&share, 1}, report);
     return;
   }
   report.stats.forward_time += took;
   report.stats.sessions += static_cast<int32_t>(plan.size());
   const size_t kind = kind_of_pass();
+  // Passes with long texts are another kind: their rows say nothing about the
+  // price of a draft's.
   if (status.ok() && kind == 0) {
     int32_t rows = 0;
     for (const Share& share : plan) rows += share.session->rows.size();
@@ -463,6 +496,8 @@ void DraftEngine::FinishShare(const Share& share, const absl::Status& status,
   report.stats.rows += session.rows.size();
   totals_.rows += session.rows.size();
   totals_.text_rows += session.text_rows;
+  // A failed draft costs this round its last pass only; its earlier tokens are
+  // good.
   if (absl::IsDataLoss(status) && share.drafts) {
     Answer(session, report);  // answers with the tokens drafted before
     return;
@@ -479,6 +514,8 @@ void DraftEngine::ReserveShares(std::vector<Share>& plan, DraftReport& report) {
     Session& session = *share.session;
     const int64_t length = session.text_known() + session.text_rows;
     absl::Status reserved = session.kv.Reserve(length);
+    // Drafts of sessions that are not in this pass may be dropped, their texts
+    // may not.
     if (absl::IsResourceExhausted(reserved) && DropDrafted(plan)) {
       reserved = session.kv.Reserve(length);
     }
@@ -533,6 +570,8 @@ absl::Status DraftEngine::Take(const Share& share,
   session.mode->Take(by_row_);
   Count(session);
   const bool due = IsDue(session);
+  // KV of the draft is kept if it may be needed: when the draft goes on, or if
+  // options say that chains are.
   FORETOKEN_RETURN_IF_ERROR(due || options_.keep_chain ? session.CommitDraft()
                                                        : session.CommitText());
   if (!due) return session.KeepChain();

@@ -22,6 +22,8 @@ OuroborosOptions ShapeByPrice(const ModeLimits& limits) {
   wide.window = wide.lookahead = paper.window;
   wide.suffixes = paper.suffixes;
   wide.inspiration = wide.refinement = true;
+  // The paper's width costs nothing where rows do not, as on a GPU with few
+  // sessions.
   if (limits.free_rows && wide.MaxRows() <= limits.max_rows) return wide;
   // Without room for them, fewer and shorter phrases, and then shorter chains.
   while (narrow.MaxRows() > limits.max_rows && narrow.window > 1) {
@@ -44,6 +46,7 @@ void DraftMode::Begin(absl::Span<const TokenId>, const DraftRoom& room) {
 
 bool DraftMode::done() const {
   const int64_t length = static_cast<int64_t>(chain_.size());
+  // A node at depth d needs position length + d.
   return ended_ || length >= std::min(gamma_, room_.max_nodes) ||
          length > room_.max_depth;
 }
@@ -60,9 +63,11 @@ int32_t DraftMode::LayOutChain(int32_t root, int32_t kept, PassRows& rows) {
 }
 
 bool DraftMode::Extend(TokenId token) {
+  // The tokenizer has no text for tokens at or above the limit.
   ended_ = token >= limits_.vocab_limit;
   if (ended_) return false;
   chain_.push_back(token);
+  // An end token may be drafted, but nothing after it.
   ended_ = EndsText(token);
   return true;
 }

@@ -15,6 +15,7 @@ class EngineDraftSessions::Rounds final : public EngineDraftListener {
   explicit Rounds(std::shared_ptr<DraftListener> listener)
       : listener_(std::move(listener)) {}
 
+  // The engine may report to this object already.
   void Start(std::unique_ptr<Loop::Session> session) {
     absl::MutexLock lock(&mu_);
     session_ = std::move(session);
@@ -29,6 +30,7 @@ class EngineDraftSessions::Rounds final : public EngineDraftListener {
   // Errors are ignored: an engine that stops fails all of its sessions.
   void Ask(DraftRound round) {
     absl::MutexLock lock(&mu_);
+    // One round in the engine at a time; its protocol allows no more.
     if (std::exchange(busy_, true)) {
       waiting_.push_back(std::move(round));
     } else {
@@ -47,6 +49,7 @@ class EngineDraftSessions::Rounds final : public EngineDraftListener {
         waiting_.pop_front();
       }
     }
+    // After mu_ is released: the listener may ask again at once.
     listener_->OnAnswer(std::move(answer));
   }
   void OnFailed(absl::Status status) override {
@@ -77,6 +80,8 @@ absl::StatusOr<std::unique_ptr<DraftSession>> EngineDraftSessions::Open(
   auto rounds = std::make_shared<Rounds>(std::move(listener));
   FORETOKEN_ASSIGN_OR_RETURN(std::unique_ptr<Loop::Session> session,
                              loop_.Open(std::move(open), rounds));
+  // The rounds exist before the session does, because the engine needs their
+  // address to report to.
   rounds->Start(std::move(session));
   return std::make_unique<Session>(std::move(rounds));
 }

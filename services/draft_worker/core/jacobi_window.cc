@@ -18,10 +18,12 @@ int64_t JacobiWindow::depth() const {
 
 void JacobiWindow::Start(absl::Span<const TokenId> text) {
   FORETOKEN_CHECK(!text.empty());
+  // One column for each phrase, and one more for each level still to be filled.
   const size_t columns = width_ + phrase_tokens_ - 2;
   std::vector<TokenId> first(columns);
   for (size_t j = 0; j < columns; ++j) {
     const size_t back = columns - 1 - j;  // the last guess is the last token
+    // Text shorter than the window repeats, so each column has a token.
     first[j] = text[text.size() - 1 - back % text.size()];
   }
   levels_.assign(1, std::move(first));
@@ -39,6 +41,7 @@ void JacobiWindow::LayOut(int32_t root, PassRows& rows) {
       deepest_rows_[j] = rows.Add(levels_[level][j], deepest_rows_[j]);
     }
   }
+  // The root's own output is listed by the chain already.
   for (const int32_t row : deepest_rows_) {
     if (row != root) rows.outputs.push_back(row);
   }

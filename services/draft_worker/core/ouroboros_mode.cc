@@ -49,9 +49,13 @@ OuroborosMode::OuroborosMode(const OuroborosOptions& options,
       window_(std::max(1, options.LookaheadColumns()), options.beta),
       chain_acceptance_(kChainPrior),
       suffix_acceptance_(kSuffixPrior) {
+  // Checked where the mode is made; a pass with more rows would not fit the
+  // engine's buffers.
   FORETOKEN_CHECK(options.MaxRows() <= limits.max_rows);
   if (!options.warm_start) return;
   for (const Phrase& phrase : warm_start) {
+    // Phrases of another length, or with tokens that this model cannot read,
+    // are of no use here.
     if (static_cast<int>(phrase.size()) == options.beta &&
         IsProposable(phrase)) {
       pool_.Insert(phrase);
@@ -66,11 +70,14 @@ bool OuroborosMode::IsProposable(absl::Span<const TokenId> phrase) const {
 }
 
 bool OuroborosMode::PoolHas(absl::Span<const TokenId> phrase) const {
+  // The pool has at most `window` phrases for each first token, so these are
+  // all of them.
   pool_.Newest(phrase[0], options_.window, newest_);
   return std::find(newest_.begin(), newest_.end(), phrase) != newest_.end();
 }
 
 void OuroborosMode::Gain(absl::Span<const TokenId> phrase) {
+  // Bounded: an orchestrator that never collects them must not cost memory.
   if (gained_.size() == kMaxGained) gained_.erase(gained_.begin());
   gained_.emplace_back(phrase.begin(), phrase.end());
 }
@@ -89,6 +96,8 @@ void OuroborosMode::Observe(const Observation& observation) {
   chain_acceptance_.Observe(chain_, committed);
   LearnPasses(committed);
   const size_t length = chain_.size();
+  // Suffixes hang on the whole chain: their acceptance shows only if all of it
+  // was accepted.
   if (committed.size() > length &&
       std::equal(chain_.begin(), chain_.end(), committed.begin())) {
     for (const Phrase& suffix : suffixes_) {
@@ -232,6 +241,7 @@ void OuroborosMode::LayOut(int32_t root, int32_t kept, PassRows& rows) {
   last_row_ = LayOutChain(root, kept, rows);
   LayOutPhrases(rows);
   const int64_t depth = static_cast<int64_t>(chain_.size());
+  // The deepest cell of the window must still be a position of the model.
   has_window_ = options_.LookaheadColumns() > 0 &&
                 depth + window_.depth() <= room_.max_depth;
   if (has_window_) window_.LayOut(last_row_, rows);
@@ -249,6 +259,8 @@ void OuroborosMode::LayOutPhrases(PassRows& rows) {
       // Phrases that begin alike share rows.
       const auto [entry, is_new] =
           phrase_rows_.try_emplace({at, phrase[i]}, rows.size());
+      // Each row is an output: which of them the chain will follow is known
+      // only after the pass.
       if (is_new) rows.outputs.push_back(rows.Add(phrase[i], at));
       at = entry->second;
     }
@@ -277,6 +289,7 @@ void OuroborosMode::TakeChain(absl::Span<const SampledToken> outputs) {
     if (child == phrase_rows_.end()) return;
     ++totals_.phrase_tokens;
     at = child->second;
+    // Its KV row is computed, so the next pass need not repeat it.
     chain_rows_.push_back(at);
     if (static_cast<int>(chain_.size()) >= room_.max_nodes) return;
   }
@@ -301,6 +314,7 @@ void OuroborosMode::Finish(DraftTree& tree) {
   tree.Clear();
   suffixes_.clear();
   const size_t max_nodes = static_cast<size_t>(room_.max_nodes);
+  // The chain may be longer than the room of this round.
   if (chain_.size() > max_nodes) chain_.resize(max_nodes);
   float prob = 1.0f;
   int32_t leaf = kRootParent;
@@ -326,6 +340,7 @@ void OuroborosMode::Finish(DraftTree& tree) {
       path *= suffix_acceptance_.Conditional(i - 1);
       const auto [entry, is_new] =
           nodes.try_emplace({at, phrase[i]}, tree.size());
+      // Full: further phrases would only be cut.
       if (is_new && static_cast<size_t>(tree.size()) == max_nodes) return;
       if (is_new && !pays(path)) return;
       if (is_new) tree.Add(phrase[i], at, path);

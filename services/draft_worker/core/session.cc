@@ -14,6 +14,8 @@ void Session::LayOut(bool drafts, int32_t count) {
   text_rows = count;
   int32_t row = kRootParent;
   for (int32_t i = 0; i < count; ++i) {
+    // The rows of the text come first, in order, and the draft hangs on the
+    // last of them.
     row = rows.Add(text[text_known() + i], row);
   }
   if (drafts) mode->LayOut(row, static_cast<int32_t>(drafted.size()), rows);
@@ -38,6 +40,8 @@ absl::Status Session::CommitDraft() {
   std::vector<TokenId> tokens(text_tokens.begin(), text_tokens.end());
   tokens.insert(tokens.end(), chain_tokens.begin(), chain_tokens.end());
   const absl::Status appended = kv.Append(committed, tokens);
+  // No page for the draft's KV: its tokens stay, and their KV is computed
+  // again.
   if (absl::IsResourceExhausted(appended)) return CommitText();
   FORETOKEN_RETURN_IF_ERROR(appended);
   drafted.insert(drafted.end(), chain_tokens.begin(), chain_tokens.end());
@@ -81,15 +85,20 @@ std::vector<Share> PlanPass(Sessions& sessions, int32_t rows,
   }
 
   std::vector<Share> plan;
+  // A pass without drafts may have many rows; with drafts each row delays an
+  // answer.
   PassBudget budget(drafting.empty() ? text_rows : rows,
                     reading.empty() ? 0 : text_chunk);
   for (Session* session : drafting) {
     session->LayOut(true, static_cast<int32_t>(session->text_left()));
     FORETOKEN_CHECK(session->rows.size() <= rows);
+    // Rounds that do not fit wait for the next pass; the oldest are in this
+    // one.
     if (!budget.TakeRound(session->rows.size())) break;
     plan.push_back({session, true});
   }
   for (Session* session : reading) {
+    // All but the last token, which becomes the first row of the draft.
     const int32_t chunk = budget.TakeText(session->text_left() - 1);
     if (chunk == 0) break;
     session->LayOut(false, chunk);

@@ -14,6 +14,8 @@ std::vector<TextCopy::Guess> TextCopy::After(absl::Span<const TokenId> path,
   int longest = 0;
   for (size_t end = text_.size(); end-- > 1;) {
     int match = 0;
+    // At most kMaxMatch tokens are compared at each place, so the search is
+    // linear in the text.
     while (match < kMaxMatch && static_cast<size_t>(match) < end &&
            text_[end - 1 - match] == text_[text_.size() - 1 - match]) {
       ++match;
@@ -36,6 +38,7 @@ std::vector<TextCopy::Guess> TextCopy::After(absl::Span<const TokenId> path,
       ++next;
     }
   }
+  // The text is as it was: `path` was added for the search alone.
   text_.resize(length);
   return guesses;
 }

@@ -41,6 +41,7 @@ TreeMode::TreeMode(const ModeLimits& limits)
 }
 
 size_t TreeMode::Find(size_t parent, TokenId token) const {
+  // Children come after their parents.
   for (size_t i = parent + 1; i < nodes_.size(); ++i) {
     if (nodes_[i].parent == parent && nodes_[i].token == token) return i;
   }
@@ -58,6 +59,8 @@ void TreeMode::Observe(const Observation& observation) {
     for (size_t i = at + 1; i < nodes_.size(); ++i) {
       const Node& node = nodes_[i];
       if (node.parent != at || node.path == 0.0f) continue;
+      // All children of a node that was read are evidence, not only the one
+      // that was right.
       calibration_.Note(node.drawn, node.claim, node.token == token);
       if (node.token == token) next = i;
     }
@@ -118,6 +121,8 @@ void TreeMode::CountHints() {
         parent.left_out || (parent.read && node.path == 0.0f && node.hint > 0);
     if (node.hint > 0.0f && !node.left_out) hints.push_back(node.hint);
   }
+  // Prices rise with the number of nodes, so the hints that pay are the
+  // likeliest ones.
   std::sort(hints.begin(), hints.end(), std::greater<float>());
   hinted_ = 0;
   while (hinted_ < hints.size() &&
@@ -142,6 +147,8 @@ void TreeMode::LayOut(int32_t root, int32_t kept, PassRows& rows) {
   FORETOKEN_CHECK(static_cast<size_t>(kept) <= shared_ && !plan_.empty());
   std::vector<bool> needed(nodes_.size(), false);
   for (const size_t planned : plan_) {
+    // Ancestors of planned nodes need rows as well: they are the context of
+    // theirs.
     for (size_t at = planned; at != kRoot && !needed[at];
          at = nodes_[at].parent) {
       needed[at] = true;
@@ -152,6 +159,8 @@ void TreeMode::LayOut(int32_t root, int32_t kept, PassRows& rows) {
   for (const size_t node : kept_) needed[node] = false;
   for (Node& node : nodes_) node.row = -1;
   nodes_[kRoot].row = root;
+  // Kept nodes have KV already; what hangs on them hangs on the last row of the
+  // text.
   for (const size_t node : kept_) nodes_[node].row = root;
   for (const size_t planned : plan_) nodes_[planned].planned = true;
   for (size_t i = 0; i < nodes_.size(); ++i) {
@@ -177,6 +186,9 @@ void TreeMode::Take(absl::Span<const SampledToken> outputs) {
 
 float TreeMode::Weight(size_t at, TokenId token, float logprob) const {
   float exponent = logprob;
+  // The target draws with the same noise (a Gumbel maximum keyed by position
+  // and token): the token that wins under the draft model's logits plus that
+  // noise is the likeliest to win under the target's.
   if (limits_.temperature > 0.0f) {
     exponent += limits_.temperature *
                 GumbelNoise(limits_.seed, text_length_ + nodes_[at].depth,
@@ -193,6 +205,7 @@ void TreeMode::Read(size_t at, const SampledToken& output) {
     copy_.Note(nodes_[i].match, nodes_[i].token == output.token);
   }
   float total = Weight(at, output.token, output.logprob);
+  // What all tokens that are not listed have together.
   float rest = 1.0f - std::exp(output.logprob);
   std::vector<std::pair<TokenId, float>> others;
   for (const TokenLogprob& other : output.top_logprobs) {
@@ -202,6 +215,7 @@ void TreeMode::Read(size_t at, const SampledToken& output) {
     rest -= std::exp(other.logprob);
   }
   const float drawn = Weight(at, output.token, output.logprob);
+  // Never zero, which would be divided by.
   total = std::fmax(total + std::fmax(rest, 0.0f), 1e-9f);
   Propose(at, output.token, /*drawn=*/true, drawn / total);
   for (const auto& [token, weight] : others) {
@@ -226,6 +240,7 @@ void TreeMode::Propose(size_t parent, TokenId token, bool drawn, float claim) {
   Node& node = nodes_[at];
   node.drawn = drawn;
   node.claim = std::clamp(claim, ClaimCalibration::kLeast, 1.0f);
+  // Zero for a node under an unknown path; such nodes are no candidates.
   node.path = nodes_[parent].path * calibration_.Corrected(drawn, node.claim);
 }
 
@@ -282,6 +297,7 @@ void TreeMode::PlanFirst() {
     }
     return a < b;
   });
+  // The root is always read: without its output there is no draft.
   plan_.push_back(kRoot);
   const size_t most =
       std::min<size_t>(kMaxHintReads, static_cast<size_t>(limits_.max_rows));
@@ -305,6 +321,7 @@ void TreeMode::Plan() {
   if (!nodes_[kRoot].read) {
     PlanFirst();
     SetChain({}, 0);
+    // The first pass is always worth it.
     return;
   }
   std::vector<size_t> ranked;
@@ -326,6 +343,7 @@ void TreeMode::Plan() {
     const double gain = static_cast<double>(nodes_[node].path) * hit -
                         std::max(node_price, floor);
     if (gain <= 0.0) break;  // and so for all less likely ones
+    // Tried on a copy: the node joins only if the rows that it needs pay.
     std::vector<size_t> with = plan_;
     with.push_back(node);
     size_t shared = 0;
@@ -375,6 +393,8 @@ double TreeMode::PlanGuesses(size_t at, double node_price, int32_t rows) {
       node.ends = EndsText(guess.token);
       nodes_.push_back(node);
     }
+    // Noted also if the node exists: Read then tells the copy whether it was
+    // right.
     nodes_[next].match = guess.match;
     if (!CanRead(next)) break;
     if (std::find(plan_.begin(), plan_.end(), next) == plan_.end()) {
@@ -426,6 +446,8 @@ std::vector<size_t> TreeMode::BestPath() const {
     size_t best = kRoot;
     for (size_t i = at + 1; i < nodes_.size(); ++i) {
       if (nodes_[i].parent != at || nodes_[i].path == 0.0f) continue;
+      // path is 0 for nodes that the model has not reached, such as guesses:
+      // they are not part of the draft.
       if (best == kRoot || nodes_[i].path > nodes_[best].path) best = i;
     }
     if (best == kRoot) return path;
@@ -463,6 +485,7 @@ void TreeMode::Finish(DraftTree& tree) {
   for (size_t i = 0; i < ranked.size(); ++i) {
     const size_t at = ranked[i];
     const Node& node = nodes_[at];
+    // A node without its parent cannot be drafted.
     if (tree.size() == room_.max_nodes || !taken[node.parent] ||
         (i >= worth && !IsHinted(at))) {
       continue;

@@ -18,6 +18,8 @@ void AddUp(const GenerationSummary& one, GenerationSummary& sum) {
   sum.draft_time += one.draft_time;
   sum.verify_time += one.verify_time;
   for (const DrafterCounts& counts : one.by_drafter) {
+    // Drafters differ between choices, as auto chooses by what pays at the
+    // moment.
     auto found =
         std::find_if(sum.by_drafter.begin(), sum.by_drafter.end(),
                      [&](const auto& each) { return each.id == counts.id; });
@@ -36,6 +38,8 @@ void AppendRound(const RoundTree& round, const TokenTexts& texts,
   out += "{\"nodes\":[";
   const DraftTree& nodes = round.nodes;
   for (int32_t i = 0; i < nodes.size(); ++i) {
+    // Built as text: a round has hundreds of nodes, and a tree of Json values
+    // would cost several times its bytes.
     absl::StrAppend(&out, i == 0 ? "" : ",", "{\"id\":", nodes.tokens[i],
                     ",\"text\":");
     AppendJsonString(texts.Of(nodes.tokens[i]), out);
@@ -71,6 +75,8 @@ const char* ShownDrafter(DrafterId drafter) {
 void Results::Set(int64_t choice, const GenerationSummary& summary) {
   GenerationSummary& kept = summaries_[static_cast<size_t>(choice)];
   kept = summary;
+  // A long prompt for every choice would otherwise be kept until the last one
+  // ends.
   kept.prompt.clear();  // no answer shows it
   kept.prompt.shrink_to_fit();
 }
@@ -81,6 +87,8 @@ Json Results::Usage() const {
   int64_t completion = 0;
   for (size_t i = 0; i < summaries_.size(); ++i) {
     completion += summaries_[i].completion_tokens;
+    // The choices of a prompt share it, so it counts once; choices are numbered
+    // prompt by prompt.
     if (i % static_cast<size_t>(n_) != 0) continue;
     prompt += summaries_[i].prompt_tokens;
     cached += summaries_[i].reused_tokens;
@@ -97,6 +105,7 @@ Json Results::Usage() const {
 }
 
 Json Results::Extension(const AnswerTimes& times) const {
+  // With one choice its own times are exact, and there is no list of choices.
   if (summaries_.size() == 1) return ExtensionOf(summaries_.front());
   GenerationSummary sum = summaries_.front();
   Json choices = Json::array({ExtensionOf(sum)});
@@ -116,6 +125,8 @@ Json Results::Extension(const AnswerTimes& times) const {
 
 void AppendStreamEnd(const ApiRequest& request, absl::string_view head,
                      const Results& results, std::string& out) {
+  // Clients that ask for it expect the usage in a chunk with an empty list of
+  // choices, before the end.
   if (request.include_usage) {
     absl::StrAppend(&out, "data: ", head,
                     "],\"usage\":", DumpJson(results.Usage()), "}\n\n");
@@ -124,6 +135,8 @@ void AppendStreamEnd(const ApiRequest& request, absl::string_view head,
 }
 
 void Answer::Fail(const ApiError& error, std::string& out) {
+  // The status of the response is sent already: the error comes as an event,
+  // and the stream still ends as clients expect.
   AppendFrame(error.Json(), out);
   absl::StrAppend(&out, kDoneFrame);
 }
@@ -161,6 +174,7 @@ TokenPieces::TokenPieces(const Tokenizer* tokenizer) {
 void TokenPieces::Append(const GenerationDelta& delta, std::string& out) {
   std::string text;
   for (size_t i = 0; i < delta.token_ids.size(); ++i) {
+    // One string for all tokens keeps its memory.
     text.clear();
     // A model may have more rows than its tokenizer has tokens: no text.
     if (detokenizer_.has_value()) {
@@ -169,6 +183,7 @@ void TokenPieces::Append(const GenerationDelta& delta, std::string& out) {
     absl::StrAppend(&out, i == 0 ? "" : ",", "{\"id\":", delta.token_ids[i],
                     ",\"text\":");
     AppendJsonString(text, out);
+    // Deltas of an older server have no drafters.
     const DrafterId drafter =
         i < delta.drafters.size() ? delta.drafters[i] : DrafterId::kTarget;
     absl::StrAppend(&out, ",\"drafter\":\"", ShownDrafter(drafter), "\"}");

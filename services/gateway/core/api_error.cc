@@ -50,11 +50,13 @@ constexpr std::array<absl::string_view, 16> kFields = {"prompt",
 // with: "max_tokens is 9, want ...", "messages[1].content: ..."; "" for none. A
 // prompt's text is the field "text" there.
 std::string FieldOf(absl::string_view message) {
+  // Up to the first space or colon: messages begin with the field's name.
   const absl::string_view word = message.substr(0, message.find_first_of(" :"));
   if (absl::StartsWith(word, "messages[") || absl::StartsWith(word, "tools[")) {
     return std::string(word);
   }
   if (word == "text") return "prompt";
+  // Only known names: other messages may begin with any word.
   const bool known =
       std::find(kFields.begin(), kFields.end(), word) != kFields.end();
   return known ? std::string(word) : "";
@@ -70,6 +72,8 @@ Kind KindOf(absl::StatusCode code) {
     case absl::StatusCode::kInvalidArgument:
     case absl::StatusCode::kOutOfRange:
     case absl::StatusCode::kFailedPrecondition:
+    // kFailedPrecondition and kUnimplemented are the request's fault here:
+    // another try would fail the same way.
     case absl::StatusCode::kUnimplemented:
       return {400, "invalid_request_error"};
     case absl::StatusCode::kUnauthenticated:
@@ -78,10 +82,12 @@ Kind KindOf(absl::StatusCode code) {
       return {403, "permission_error"};
     case absl::StatusCode::kNotFound:
       return {404, "not_found_error"};
+    // 408, which OpenAI's SDKs repeat by themselves.
     case absl::StatusCode::kDeadlineExceeded:
       return {408, "timeout_error"};
     case absl::StatusCode::kResourceExhausted:
       return {429, "rate_limit_error"};
+    // 503 for all that may succeed on another try, aborted requests included.
     case absl::StatusCode::kCancelled:
     case absl::StatusCode::kAborted:
     case absl::StatusCode::kUnavailable:
@@ -97,6 +103,7 @@ absl::Status FieldError(absl::string_view field, absl::string_view message,
                         absl::string_view code) {
   absl::Status status =
       absl::InvalidArgumentError(absl::StrCat(field, ": ", message));
+  // As a payload: the message is for people, the field for programs.
   status.SetPayload(kFieldPayload, absl::Cord(field));
   return code.empty() ? status : WithCode(std::move(status), code);
 }
@@ -128,11 +135,13 @@ ApiError ToApiError(const absl::Status& status) {
   error.type = kind.type;
   error.code = Payload(status, kCodePayload);
   error.param = Payload(status, kFieldPayload);
+  // Details of our own faults stay in the log.
   if (kind.http_status == 500) {
     error.message = "internal error";
     return error;
   }
   error.message = std::string(status.message());
+  // Errors of the orchestrator name the field in their text alone.
   if (kind.http_status == 400 && error.param.empty()) {
     error.param = FieldOf(status.message());
   }
@@ -140,8 +149,10 @@ ApiError ToApiError(const absl::Status& status) {
       absl::StrContains(error.message, kContextWords)) {
     error.code = kContextCode;
   }
+  // Hints are sent only where another try makes sense.
   if (kind.http_status == 429 || kind.http_status == 503) {
     const absl::Duration wait = RetryAfter(status).value_or(kRetryAfter);
+    // A hint of 0 would be read as none.
     error.retry_after_ms =
         std::max<int64_t>(1, absl::ToInt64Milliseconds(wait));
   }

@@ -23,6 +23,8 @@ void AppendChunkDelta(const AnswerDelta& delta, std::string& out) {
     return;
   }
   out += '{';
+  // An empty content is sent if there is nothing else, since clients read
+  // choices[0].delta.content.
   if (!delta.content.empty() || delta.tool_calls.empty()) {
     out += "\"content\":";
     AppendJsonString(delta.content, out);
@@ -32,6 +34,8 @@ void AppendChunkDelta(const AnswerDelta& delta, std::string& out) {
     const ToolCallDelta& call = delta.tool_calls[i];
     absl::StrAppend(&out, i == 0 ? "\"tool_calls\":[" : ",",
                     "{\"index\":", call.index);
+    // Id, type and name come once, with the first part of a call; later parts
+    // carry arguments alone.
     if (!call.id.empty()) {
       out += ",\"id\":";
       AppendJsonString(call.id, out);
@@ -62,6 +66,7 @@ class ChatStream final : public Answer {
         texts_(options.tokenizer),
         results_(request),
         begun_(static_cast<size_t>(request.choices())) {
+    // Built once: every chunk begins with it.
     absl::StrAppend(&head_, "{\"id\":");
     AppendJsonString(options.id, head_);
     absl::StrAppend(&head_,
@@ -69,6 +74,8 @@ class ChatStream final : public Answer {
                     options.created, ",\"model\":");
     AppendJsonString(options.model, head_);
     head_ += ",\"choices\":[";
+    // In deques or vectors of fixed size: splitters refer to the request and
+    // cannot move.
     for (int64_t i = 0; i < request.choices(); ++i) {
       pieces_.emplace_back(options.tokenizer);
       splitters_.emplace_back(request, options, i);
@@ -77,6 +84,7 @@ class ChatStream final : public Answer {
 
   void OnDelta(int64_t choice, const GenerationDelta& delta,
                std::string& out) override {
+    // The role comes in a chunk of its own, before any text.
     Begin(choice, out);
     const bool logprobs = request_.logprobs && !delta.logprobs.empty();
     std::string extension;
@@ -84,6 +92,8 @@ class ChatStream final : public Answer {
         AppendChunkExtension(request_, delta, texts_,
                              pieces_[static_cast<size_t>(choice)], extension);
     AnswerDelta split = SplitterOf(choice).Take(delta);
+    // Tokens without text so far, such as the first bytes of a character:
+    // nothing to send.
     if (split.empty() && !extended && !logprobs) return;
     ChunkReasoning(choice, split, out);
     BeginChunk(choice, split, out);
@@ -101,12 +111,14 @@ class ChatStream final : public Answer {
                 std::string& out) override {
     Begin(choice, out);
     results_.Set(choice, summary);
+    // What the splitter held back in case it became a tag or a call.
     AnswerDelta last = SplitterOf(choice).Finish();
     AddReasoning(SplitterOf(choice), results_);
     if (!last.empty()) {
       ChunkReasoning(choice, last, out);
       Chunk(choice, last, out);
     }
+    // The finish reason comes alone, after all text.
     absl::StrAppend(&out, "data: ", head_, "{\"index\":", choice,
                     ",\"delta\":{},\"logprobs\":null,\"finish_reason\":\"",
                     FinishName(summary.finish, SplitterOf(choice)), "\"}]",
@@ -148,6 +160,7 @@ class ChatStream final : public Answer {
   void ChunkReasoning(int64_t choice, AnswerDelta& delta,
                       std::string& out) const {
     AnswerDelta reasoning;
+    // The usual case: one of the two, and no further chunk.
     reasoning.reasoning = std::exchange(delta.reasoning, {});
     if (delta.empty()) {
       delta = std::move(reasoning);
@@ -189,6 +202,7 @@ class ChatBody final : public Answer {
   void OnDelta(int64_t choice, const GenerationDelta& delta,
                std::string& /*out*/) override {
     Choice& kept = choices_[static_cast<size_t>(choice)];
+    // Only strings grow; the body is put together once, at the end.
     kept.Add(kept.splitter.Take(delta));
     if (request_.logprobs && !delta.logprobs.empty()) {
       if (!kept.logprobs.empty()) kept.logprobs += ',';
@@ -234,6 +248,7 @@ class ChatBody final : public Answer {
       text += delta.content;
       for (const ToolCallDelta& part : delta.tool_calls) {
         const auto index = static_cast<size_t>(part.index);
+        // Parts of different calls may alternate.
         if (calls.size() <= index) calls.resize(index + 1);
         calls[index].id += part.id;
         calls[index].name += part.name;
@@ -254,6 +269,7 @@ class ChatBody final : public Answer {
                     std::string& out) const {
     absl::StrAppend(&out, index == 0 ? "" : ",", "{\"index\":", index,
                     ",\"message\":{\"role\":\"assistant\",\"content\":");
+    // As OpenAI's API: null beside calls, a text otherwise.
     if (choice.text.empty() && !choice.calls.empty()) {
       out += "null";
     } else {

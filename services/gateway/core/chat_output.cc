@@ -19,6 +19,7 @@ void AppendToken(const TokenTexts& texts, TokenId token, float logprob,
   out += ",\"logprob\":";
   AppendLogprob(logprob, out);
   out += ",\"bytes\":[";
+  // As numbers, since a token may hold only part of a character.
   for (size_t i = 0; i < text.size(); ++i) {
     absl::StrAppend(&out, i == 0 ? "" : ",", static_cast<uint8_t>(text[i]));
   }
@@ -37,8 +38,11 @@ ChatSplitter::ChatSplitter(const ApiRequest& request,
   const bool reads_thinking =
       thinks_ && (request.thinking != ThinkingStage::kOver ||
                   request.generation.constraint.empty());
+  // Without tools and tags text needs no reading, and is passed on as it comes.
   if (!request.with_tools && !reads_thinking) return;
   ChatAnswerOptions reading;
+  // The grammar allows calls only where the rules want them; a fence around one
+  // is text then.
   if (!request.tool_rules.empty()) {
     reading.fences = ToolCallParser::Fences::kIgnored;
   }
@@ -64,6 +68,8 @@ AnswerDelta ChatSplitter::Finish() {
 
 AnswerDelta ChatSplitter::Kept(AnswerDelta delta) const {
   if (drops_reasoning_) delta.reasoning.clear();
+  // The grammar cannot always stop a second call; parallel_tool_calls=false
+  // promises that none is shown.
   if (one_call_) {
     std::vector<ToolCallDelta>& calls = delta.tool_calls;
     calls.erase(std::remove_if(calls.begin(), calls.end(),

@@ -41,11 +41,14 @@ constexpr char kModelsPath[] = "/v1/models/";
 std::string DrawId() {
   std::random_device device;
   std::string id;
+  // 96 bits from the system: ids must not repeat between replicas, and nobody
+  // should guess them.
   for (int i = 0; i < 3; ++i) absl::StrAppendFormat(&id, "%08x", device());
   return id;
 }
 
 bool IsJson(absl::string_view content_type) {
+  // Parameters such as charset do not change the type.
   return absl::EqualsIgnoreCase(
       absl::StripTrailingAsciiWhitespace(
           content_type.substr(0, content_type.find(';'))),
@@ -56,6 +59,8 @@ bool IsJson(absl::string_view content_type) {
 bool AreHeaderNames(absl::string_view list) {
   constexpr size_t kMaxBytes = 2048;
   constexpr absl::string_view kOthers = "-_, ";
+  // The list is sent back in a header, so a line break in it would add
+  // headers of the client's choice.
   return !list.empty() && list.size() <= kMaxBytes &&
          std::all_of(list.begin(), list.end(), [&](char c) {
            return absl::ascii_isalnum(static_cast<unsigned char>(c)) ||
@@ -65,6 +70,7 @@ bool AreHeaderNames(absl::string_view list) {
 
 }  // namespace
 
+// One time for all answers of the process: clients compare it.
 GatewayService::GatewayService(const GatewayOptions& options,
                                GatewayParts parts, Generator& generator,
                                GatewayObserver& observer, Clock wall_clock,
@@ -78,12 +84,16 @@ GatewayService::GatewayService(const GatewayOptions& options,
       clock_(std::move(clock)),
       created_(absl::ToUnixSeconds(wall_clock_())),
       // Bodies are counted in their callers' shares of memory already.
+      // Created after options are set, stopped before anything that its work
+      // uses (Stop).
       workers_(std::make_unique<FairWorkerPool>(
           options.workers, FairQueueLimits{.items = options.max_waiting_bodies},
           kTurnCost)) {}
 
 const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
   using Self = GatewayService;
+  // Never destroyed: requests of detached connections may still look at it
+  // while the process ends.
   static const auto* const endpoints = new std::vector<Endpoint>{
       {"POST", "/v1/completions", Route::kCompletions, &Self::Complete},
       {"POST", "/v1/chat/completions", Route::kChat, &Self::Chat,
@@ -119,18 +129,24 @@ void GatewayService::Handle(HttpRequest request,
   auto context = std::make_shared<Context>();
   context->observed = std::make_unique<ObservedRequest>(
       observer_, found ? endpoint->route : Route::kOther, clock_());
+  // From arrival: waiting for a turn counts.
   context->deadline = clock_() + options_.max_request_time;
   context->exchange = std::move(exchange);
   context->request = std::move(request);
+  // Before any answer: refusals carry the id and the CORS headers as well, or a
+  // browser would show neither.
   NameRequest(*context);
   AddCorsHeaders(*context);
   if (!found) {
+    // Cut: the path comes from the client and is repeated in the answer.
     Refuse(*context, 404,
            absl::StrCat("no such path: ",
                         context->request.path.substr(0, kMaxModelBytes)));
     return;
   }
   if (!Admit(*context, *endpoint)) return;
+  // A template may take long whatever the size of the body; both kinds wait for
+  // their caller's turn, so that one caller cannot hold all threads.
   if (endpoint->renders || context->request.body.size() > kSmallBody) {
     HandleInTurn(std::move(context), endpoint->handler);
   } else {
@@ -143,6 +159,7 @@ void GatewayService::HandleInTurn(std::shared_ptr<Context> context,
   FairItem item;
   item.owner = context->caller.name;
   item.weight = context->caller.weight;
+  // A fixed part for what every body costs, and its bytes.
   item.cost = kBodyCost + static_cast<int64_t>(context->request.body.size());
   workers_->Submit(
       item, {[this, handler, context] {
@@ -162,12 +179,15 @@ void GatewayService::HandleInTurn(std::shared_ptr<Context> context,
 }
 
 void GatewayService::Stop() {
+  // Templates first: one that runs for minutes would hold up the threads that
+  // are joined next.
   StopTemplates();
   workers_.reset();
 }
 
 void GatewayService::NameRequest(Context& context) {
   const std::string given(context.request.Header("X-Request-Id"));
+  // A client's id is used only if it is harmless in logs and headers.
   context.request_id =
       !given.empty() && CheckRequestId(given).ok() ? given : DrawId();
   context.headers.emplace_back("X-Request-Id", context.request_id);
@@ -188,8 +208,11 @@ void GatewayService::AddCorsHeaders(Context& context) const {
        std::find(allowed.begin(), allowed.end(), "*") == allowed.end())) {
     return;
   }
+  // The origin itself even for "*": a cached answer is then good for that site
+  // alone (Vary).
   context.headers.emplace_back("Access-Control-Allow-Origin", origin);
   if (context.request.method != "OPTIONS") {
+    // Headers that pages may read; browsers hide all others.
     context.headers.emplace_back("Access-Control-Expose-Headers",
                                  "X-Request-Id, Request-Id, "
                                  "X-Foretoken-Ignored-Fields, Retry-After, "
@@ -201,6 +224,7 @@ void GatewayService::AddCorsHeaders(Context& context) const {
   // SDKs send headers of their own, which mean nothing here.
   const absl::string_view wanted =
       context.request.Header("Access-Control-Request-Headers");
+  // Only a list that is safe to repeat.
   context.headers.emplace_back(
       "Access-Control-Allow-Headers",
       AreHeaderNames(wanted) ? std::string(wanted)
@@ -210,10 +234,12 @@ void GatewayService::AddCorsHeaders(Context& context) const {
 
 bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
   const HttpRequest& request = context.request;
+  // Before the key is asked for: browsers send preflights without one.
   if (request.method == "OPTIONS" && !options_.cors_origins.empty()) {
     Respond(context, {204, "", {}, ""});  // a preflight; it carries no key
     return false;
   }
+  // HEAD is answered like GET; the server drops the body.
   const bool head =
       request.method == "HEAD" && endpoint.method == absl::string_view("GET");
   if (request.method != endpoint.method && !head) {
@@ -221,7 +247,11 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
     Refuse(context, 405, absl::StrCat("want ", endpoint.method));
     return false;
   }
+  // Without keys a caller is its address.
   context.caller.name = request.peer;
+  // Without keys anybody who reaches the port may ask. A page of another site
+  // can do that through the user's browser, by a name of its own that resolves
+  // to this machine (DNS rebinding); the Host header tells.
   if (!parts_.find_caller && endpoint.route != Route::kHealth &&
       IsLoopbackPeer(request.peer) &&
       !IsOwnHost(request.Header("Host"), options_.allowed_hosts)) {
@@ -232,6 +262,7 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
   }
   if (parts_.find_caller && !endpoint.open) {
     std::optional<Caller> caller = CallerOf(request);
+    // No hint which keys exist.
     if (!caller.has_value()) {
       RespondError(context,
                    WithCode(absl::UnauthenticatedError(
@@ -248,6 +279,7 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
     Refuse(context, 415, "want Content-Type: application/json");
     return false;
   }
+  // Last: a request with a mistake hears of the mistake even now.
   if (draining_) {
     RespondError(context, StoppingError("the server"));
     return false;
@@ -259,12 +291,15 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
 
 void GatewayService::Complete(std::shared_ptr<Context> context) {
   auto request = Take(*context, ReadCompletionRequest(context->request.body));
+  // Once it is read the body is freed, before memory is taken for what follows.
   context->request.DropBody();
   if (!request.has_value()) return;
   const auto model = Take(*context, ModelNamed(request->model));
   if (!model.has_value()) return;
   auto echoes = Take(*context, Echoes(*request));
   if (!echoes.has_value()) return;
+  // -1 or none: the rest of the context, for which the prompt has to be
+  // counted.
   if (!request->max_tokens.has_value()) {
     const absl::Status taken = TakeContext(*context, *model, *request);
     if (!taken.ok()) return RespondError(*context, taken);
@@ -301,10 +336,14 @@ void GatewayService::Converse(Context& context, absl::StatusOr<ApiRequest> read,
 absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
                                          const GeneratorInfo& info,
                                          ApiRequest& request) const {
+  // Before the template is rendered: what the rules say about tools may change
+  // what it is given.
   if (parts_.chat != nullptr && parts_.chat->has_template()) {
     FORETOKEN_RETURN_IF_ERROR(ConstrainToolCalls(*parts_.chat, request));
     FORETOKEN_RETURN_IF_ERROR(ApplyThinkingWish(*parts_.chat, request));
   }
+  // Everything that is still held beside the conversation, for the count of
+  // memory.
   FORETOKEN_ASSIGN_OR_RETURN(
       std::vector<TokenId> prompt,
       EncodeChat(
@@ -312,6 +351,7 @@ absl::Status GatewayService::PrepareChat(Context& context, const Form& form,
           request.repeated.size() + request.generation.constraint.source.size(),
           &request.thinking));
   AllowThinking(*parts_.chat, request);
+  // The rendered prompt is all that is needed of it.
   request.conversation.reset();
   return TakePrompt(std::move(prompt), "the messages are", form, info, request);
 }
@@ -322,6 +362,7 @@ absl::Status GatewayService::TakePrompt(std::vector<TokenId> prompt,
                                         const GeneratorInfo& info,
                                         ApiRequest& request) {
   const int64_t room = info.max_positions - static_cast<int64_t>(prompt.size());
+  // At least one token of output has to fit.
   if (room < request.max_tokens.value_or(1)) {
     return FieldError(
         room < 1 ? form.input : form.limit,
@@ -355,6 +396,7 @@ absl::Status GatewayService::TakeContext(Context& context,
     // The text, what encodes it, and the ids.
     const auto bytes = static_cast<int64_t>(
         text->size() + request.generation.constraint.source.size());
+    // Taken before encoding, since that is what costs the memory.
     FORETOKEN_RETURN_IF_ERROR(context.request.memory.Resize(
         bytes * (1 + kEncodingBytesPerTextByte +
                  static_cast<int64_t>(sizeof(TokenId)))));
@@ -374,6 +416,7 @@ absl::StatusOr<std::vector<std::string>> GatewayService::Echoes(
       continue;
     }
     if (parts_.tokenizer == nullptr) {
+      // Decoded as they will be shown; ids of special tokens have no text.
       return FieldError("echo", "needs a tokenizer, for a prompt of token ids");
     }
     auto text =
@@ -398,7 +441,11 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
   const auto kept = static_cast<int64_t>(
       conversation.messages.size() + conversation.tools.size() +
       conversation.variables.size() + other_bytes);
+  // A template is a program from a file or a client's variables in one: its
+  // time is bounded, and checked as it runs.
   const absl::Time deadline = clock_() + options_.max_template_time;
+  // Called as the text grows, so that a template cannot use more than the
+  // caller's share.
   return parts_.chat->Encode(
       conversation, wall_clock_(),
       [&context, kept](int64_t bytes) {
@@ -406,6 +453,7 @@ absl::StatusOr<std::vector<TokenId>> GatewayService::EncodeChat(
       },
       [this, &context, deadline]() -> absl::Status {
         if (templates_stopped_) return StoppingError("the server");
+        // The client's leaving is noticed between two steps of the template.
         if (context.exchange->gone()) {
           return absl::CancelledError("the client is gone");
         }
@@ -430,6 +478,8 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
                                      const GeneratorInfo& info,
                                      const Form& form,
                                      std::vector<std::string> echoes) {
+  // The largest that this request can need, taken before it starts: a stream
+  // must not end for lack of memory.
   const absl::Status fits =
       context.request.memory.Resize(GenerationExchange::Bytes(
           request, std::min(*request.max_tokens, info.max_positions)));
@@ -437,6 +487,8 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
     RespondError(context, fits);
     return;
   }
+  // Each choice is a request of the orchestrator: without this check the quota
+  // would refuse some of them in the middle.
   const int64_t quota = context.caller.requests_per_minute;
   if (quota > 0 && request.choices() > quota) {
     RespondError(
@@ -457,12 +509,14 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
   generation.request_id = context.request_id;
   generation.traceparent = std::string(context.request.Header("traceparent"));
   AnswerOptions options;
+  // An id of its own: request ids are the client's and may repeat.
   options.id = absl::StrCat(form.id_prefix, DrawId());
   options.created = absl::ToUnixSeconds(wall_clock_());
   options.model = info.model;
   options.tokenizer = parts_.tokenizer;
   options.chat = parts_.chat;
   options.echoes = std::move(echoes);
+  // From here on the exchange owns everything; the context ends.
   GenerationExchange::Start(
       std::move(request), std::move(context.request.memory), form.make_answer,
       std::move(options), std::move(context.headers), generator_,
@@ -481,6 +535,7 @@ absl::StatusOr<GeneratorInfo> GatewayService::ActiveModel() {
   const std::string& theirs = info->tokenizer_fingerprint;
   const bool foreign = parts_.tokenizer != nullptr && !theirs.empty() &&
                        parts_.tokenizer->fingerprint_bytes() != theirs;
+  // Logged when it changes, not for each request.
   const bool before = foreign_tokenizer_.exchange(foreign);
   if (!foreign) {
     if (before) FORETOKEN_LOG(kInfo, "the model's tokenizer is the right one");
@@ -495,6 +550,7 @@ absl::StatusOr<GeneratorInfo> GatewayService::ActiveModel() {
 absl::StatusOr<GeneratorInfo> GatewayService::ModelNamed(
     absl::string_view name) {
   FORETOKEN_ASSIGN_OR_RETURN(GeneratorInfo info, ActiveModel());
+  // No name: the one model that there is.
   if (name.empty() || name == info.model) return info;
   return WithCode(
       absl::NotFoundError(absl::StrCat("no such model: ", name,
@@ -520,6 +576,7 @@ void GatewayService::Models(std::shared_ptr<Context> context) {
 }
 
 void GatewayService::OneModel(std::shared_ptr<Context> context) {
+  // Names may hold slashes and other characters that clients encode.
   const auto model = Take(*context, ModelNamed(PercentDecoded(absl::StripPrefix(
                                         context->request.path, kModelsPath))));
   if (model.has_value()) RespondJson(*context, ModelJson(*model));
@@ -536,6 +593,8 @@ void GatewayService::Tokenize(std::shared_ptr<Context> context) {
   const size_t given = text != nullptr
                            ? text->size()
                            : chat->messages.size() + chat->variables.size();
+  // Captured by value: the answer may come after this call has returned, in
+  // another thread.
   const auto respond = [this, context, given, max = model->max_positions](
                            absl::StatusOr<std::vector<TokenId>> tokens) {
     const auto taken = Take(*context, std::move(tokens));
@@ -586,6 +645,7 @@ void GatewayService::Detokenize(std::shared_ptr<Context> context) {
 }
 
 void GatewayService::Health(std::shared_ptr<Context> context) {
+  // A load balancer must stop sending before the server stops answering.
   if (draining_) {
     RespondError(*context, StoppingError("the server"));
   } else if (const absl::Status reason = ActiveModel().status(); !reason.ok()) {
@@ -604,10 +664,12 @@ void GatewayService::Page(std::shared_ptr<Context> context) {
   }
   HttpResponse response;
   response.content_type = "text/html; charset=utf-8";
+  // The page runs scripts of its own and talks to its own server only.
   response.headers = {
       {"Content-Security-Policy", parts_.page.content_security_policy},
       {"X-Content-Type-Options", "nosniff"},
       {"Referrer-Policy", "no-referrer"},
+      // Always asked for again: a new version of the server brings a new page.
       {"Cache-Control", "no-cache"}};
   response.body = parts_.page.html;
   Respond(*context, std::move(response));
@@ -625,6 +687,7 @@ std::optional<T> GatewayService::Take(Context& context,
 
 void GatewayService::Respond(Context& context, HttpResponse response) const {
   context.observed->End(response.status, clock_());
+  // Headers collected for this request, whatever the answer is.
   for (auto& header : context.headers) {
     response.headers.push_back(std::move(header));
   }
@@ -650,6 +713,8 @@ void GatewayService::RespondLong(
   HttpResponse response;
   response.body.reserve(bytes);
   append(response.body);
+  // The body is in the connection's queue until the client has read it, and
+  // counts as long.
   context.exchange->HoldUntilSent(std::move(context.request.memory));
   Respond(context, std::move(response));
 }

@@ -75,6 +75,7 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
   // As a request and as the message that is made of it.
   int64_t bytes = prompts * (1 + 2 * std::min(request.n, kAtOnce)) +
                   limits * (1 + 2 * std::min(request.choices(), kAtOnce));
+  // Sets of strings cost a node for each beside the text.
   for (const ToolNames* names :
        {&request.tool_names, &request.tool_rules.strict}) {
     for (const std::string& name : *names) {
@@ -87,6 +88,7 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
     bytes += prompts * (1 + (request.stream ? request.n : 2 * request.n));
   }
   if (!request.stream) {
+    // Token by token at their largest, since the body is kept until the end.
     const int64_t token =
         kTextBytes + (request.want_tokens ? kTokenBytes : 0) +
         (request.logprobs
@@ -106,6 +108,7 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
                                std::shared_ptr<HttpExchange> http,
                                std::unique_ptr<ObservedRequest> observed,
                                const Clock& clock) {
+  // Shared: listeners, the connection and the generator's threads hold it.
   const std::shared_ptr<GenerationExchange> exchange(new GenerationExchange(
       std::move(request), std::move(memory), std::move(headers), generator,
       std::move(http), std::move(observed), clock));
@@ -113,6 +116,7 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
     absl::MutexLock lock(&exchange->mu_);
     exchange->answer_ = make_answer(exchange->request_, std::move(options));
   }
+  // False: the client has left already, and nobody will be told.
   if (!exchange->http_->Watch(exchange)) {
     exchange->OnGone();
     return;
@@ -144,8 +148,12 @@ GenerationRequest GenerationExchange::RequestOf(int64_t choice) const {
   } else {
     request.prompt = std::get<std::vector<TokenId>>(prompt);
   }
+  // Choices of one prompt differ by their seeds alone, derived from the
+  // request's.
   request.sampling.seed =
       SeedOfChoice(request.sampling.seed, choice % request_.n);
+  // Ids of a server's log must tell the choices apart; the suffix must survive
+  // the limit.
   if (request_.choices() > 1) {
     const std::string suffix = absl::StrCat("-", choice);
     request.request_id.resize(std::min(request.request_id.size(),
@@ -163,12 +171,16 @@ void GenerationExchange::StartChoices() {
     int64_t choice = 0;
     {
       absl::MutexLock lock(&mu_);
+      // A few at a time: a request with many choices must not take all slots of
+      // its caller.
       if (ended_ || running_ >= kAtOnce || next_ >= request_.choices()) return;
       choice = next_++;
       ++running_;
     }
     GenerationRequest request = RequestOf(choice);
     absl::MutexLock lock(&mu_);
+    // The exchange may have ended while the prompt was copied; running_ no
+    // longer matters then.
     if (ended_) return;
     choices_[static_cast<size_t>(choice)].call = generator_.Start(
         std::move(request),
@@ -178,12 +190,15 @@ void GenerationExchange::StartChoices() {
 
 bool GenerationExchange::OnDelta(int64_t choice, const GenerationDelta& delta) {
   absl::MutexLock lock(&mu_);
+  // Cancelled choices may still deliver; nothing of it is sent.
   if (ended_) return true;
   observed_->observer().OnDelta();
+  // Over all choices: the time until the client sees anything.
   if (first_output_ == absl::InfiniteFuture()) first_output_ = clock_();
   std::string frames;
   answer_->OnDelta(choice, delta, frames);
   const bool room = Send(frames);
+  // After sending: what a stream keeps for its last event has grown.
   const absl::Status held = HoldKept();
   if (!held.ok()) {
     Fail(held);
@@ -191,6 +206,7 @@ bool GenerationExchange::OnDelta(int64_t choice, const GenerationDelta& delta) {
     return true;
   }
   if (room) return true;
+  // OnRoom resumes all that are paused, when the connection has sent enough.
   choices_[static_cast<size_t>(choice)].paused = true;
   observed_->observer().OnPause();
   return false;
@@ -199,6 +215,7 @@ bool GenerationExchange::OnDelta(int64_t choice, const GenerationDelta& delta) {
 absl::Status GenerationExchange::HoldKept() {
   const int64_t kept = answer_->kept_bytes();
   if (kept <= kept_room_) return absl::OkStatus();
+  // What is held for other purposes stays as it is.
   const int64_t others = memory_.bytes() - kKeptCopies * kept_room_;
   absl::Status grown;
   // Twice the room, so that a long answer asks seldom; else what it needs.
@@ -225,6 +242,8 @@ void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
   {
     absl::MutexLock lock(&mu_);
     --running_;
+    // Drops the call, and with it the listener's part of the cycle between the
+    // two.
     choices_[static_cast<size_t>(choice)] = {};
     if (ended_) return;
     if (!status.ok()) {
@@ -235,11 +254,14 @@ void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
       End(kOk);
     }
   }
+  // Without mu_, which it takes; another choice may take the place of this one.
   StartChoices();
 }
 
 bool GenerationExchange::Send(const std::string& frames) {
   if (frames.empty()) return true;
+  // The head is sent with the first frame, so that errors before it can still
+  // have a status of their own.
   if (!std::exchange(streaming_, true)) {
     HttpResponse head;
     head.content_type = "text/event-stream; charset=utf-8";
@@ -263,6 +285,7 @@ void GenerationExchange::Succeed() {
     http_->EndStream();
     return;
   }
+  // A body that was collected: it has a length, and a status that is known.
   HttpResponse response;
   response.headers = headers_;
   response.body = std::move(out);
@@ -281,6 +304,7 @@ absl::Status GenerationExchange::InTheirWords(
 }
 
 void GenerationExchange::Fail(const absl::Status& status) {
+  // Nothing is sent yet: a plain response with its status.
   if (!streaming_) {
     http_->Respond(ErrorResponse(status, headers_, request_.error_form,
                                  request_.generation.request_id));
@@ -296,6 +320,8 @@ void GenerationExchange::Fail(const absl::Status& status) {
 void GenerationExchange::HoldUntilSent(size_t bytes) {
   // The end, and its copy in the queue of the connection.
   const int64_t owed = 2 * static_cast<int64_t>(bytes) + kOtherBytes;
+  // What the stream no longer needs is given back at once, the rest once it is
+  // sent.
   if (owed < memory_.bytes()) (void)memory_.Resize(owed);
   http_->HoldUntilSent(std::move(memory_));
 }
@@ -317,6 +343,7 @@ void GenerationExchange::OnRoom() {
 
 void GenerationExchange::OnGone() {
   absl::MutexLock lock(&mu_);
+  // After a regular end this is only the connection's end.
   if (!ended_) End(kClientGone);
 }
 
@@ -331,6 +358,7 @@ HttpResponse ErrorResponse(const absl::Status& status, HttpHeaders headers,
   }
   if (error.retry_after_ms > 0) {
     // Whole seconds by the standard; clients of OpenAI's API know the other.
+    // Rounded up: a client that comes back too early is refused again.
     response.headers.emplace_back(
         "Retry-After", absl::StrCat((error.retry_after_ms + 999) / 1000));
     response.headers.emplace_back("Retry-After-Ms",

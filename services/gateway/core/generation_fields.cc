@@ -64,11 +64,14 @@ void ReadLogitBias(RequestFields& fields, SamplingParams& sampling) {
   }
   for (const auto& [key, bias] : value->items()) {
     TokenId token = -1;
+    // JSON's keys are strings, also where the API means numbers.
     if (!absl::SimpleAtoi(key, &token) || token < 0) {
       fields.Fail(
           FieldError("logit_bias", "want token ids as keys", "invalid_value"));
       return;
     }
+    // 1000 is beyond the range, so that a wrong type is refused with the rest;
+    // so is NaN, by the form of the comparison.
     const double amount = bias.is_number() ? bias.get<double>() : 1000.0;
     if (!(amount >= -100 && amount <= 100)) {
       fields.Fail(FieldError("logit_bias", "want numbers of -100..100",
@@ -97,6 +100,8 @@ void ReadSeed(RequestFields& fields, GenerationRequest& request) {
   request.has_seed = true;
   request.sampling.seed = value->is_number_unsigned()
                               ? value->get<uint64_t>()
+                              // Negative seeds are seeds as well: any 64 bits
+                              // are.
                               : static_cast<uint64_t>(value->get<int64_t>());
 }
 
@@ -119,6 +124,7 @@ void ReadStop(RequestFields& fields, GenerationRequest& request) {
     }
     request.stop_strings.push_back(each.get<std::string>());
   }
+  // Built here for its checks only: the request carries the strings.
   const absl::Status checked =
       StopMatcher::Create(request.stop_strings).status();
   if (!checked.ok()) {
@@ -139,6 +145,8 @@ void ReadStopTokens(RequestFields& fields, GenerationRequest& request) {
     return;
   }
   for (const Json& each : *value) {
+    // A number above 2^63 compares as a negative one (IsMinusOne), and so is
+    // refused too.
     if (!each.is_number_integer() || each < 0 || each > kMaxInt32) {
       fields.Fail(wrong);
       return;
@@ -222,6 +230,7 @@ std::vector<std::string> OtherNames(const RequestFields& fields,
 // The scope within which the request shares text: "" is none at all, unlike a
 // request that says nothing about it. So is llama.cpp's cache_prompt: false.
 void ReadScope(RequestFields& fields, ApiRequest& request) {
+  // No value unless given: null counts as absent, "" does not.
   const std::optional<std::string> scope =
       fields.Text("cache_scope", kMaxCacheScopeBytes);
   request.scope_fields = OtherNames(fields, "cache_scope");
@@ -243,6 +252,7 @@ void ReadExtension(RequestFields& fields, ApiRequest& request) {
   RequestFields extension(*value, "foretoken");
   request.want_tokens = extension.Bool("tokens", false);
   request.want_rounds = extension.Bool("rounds", false);
+  // Trees are sent on only if asked for: they are far larger than the tokens.
   request.generation.want_round_trees = request.want_rounds;
   const absl::Status read = extension.Finish();
   if (!read.ok()) fields.Fail(read);
@@ -268,6 +278,7 @@ void ReadStreaming(RequestFields& fields, ApiRequest& request) {
 
 void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
                           ApiEndpoint endpoint) {
+  // First: the other names must be known before any field is looked for.
   AddFieldNames(endpoint, fields);
   GenerationRequest& generation = request.generation;
   request.model = fields.Text("model", kMaxModelBytes).value_or("");
@@ -285,12 +296,15 @@ void ReadGenerationFields(RequestFields& fields, ApiRequest& request,
     fields.Fail(
         FieldError("foretoken.rounds", "needs stream: true", "invalid_value"));
   }
+  // Last: what the rules take or refuse depends on what has been read above,
+  // sampling for one.
   ApplyFieldRules(endpoint, fields, request);
 }
 
 std::optional<int64_t> ReadTokenLimit(RequestFields& fields,
                                       const char* field) {
   const Json* const value = fields.Find(field);
+  // -1 is how others write that there is no limit.
   if (value != nullptr && IsMinusOne(*value)) return std::nullopt;
   return fields.Int(field, {1, kMostTokens});
 }
@@ -324,6 +338,8 @@ void ReadTemplateVariables(absl::string_view text, RequestFields& fields,
                    "invalid_value"));
     return;
   }
+  // The text as it came: a JSON object of ours would lose the order of its
+  // members, which templates can show.
   conversation.variables = std::string(RawMember(text, "chat_template_kwargs"));
 }
 

@@ -47,6 +47,7 @@ void AddEscaped(char c, Sink& sink) {
 
 bool IsPlain(char c) {
   const auto byte = static_cast<uint8_t>(c);
+  // DEL and all beyond take the slow way; most text is copied in long pieces.
   return byte >= 0x20 && byte < 0x7F && c != '"' && c != '\\';
 }
 
@@ -105,6 +106,8 @@ size_t JsonTokensBytes(absl::Span<const TokenId> tokens) {
   // Brackets, and a comma before every token but the first.
   size_t bytes = 2 + (tokens.empty() ? 0 : tokens.size() - 1);
   for (TokenId token : tokens) {
+    // At least one digit: 0 has one. Tokens are never negative, so there is no
+    // sign.
     do ++bytes;
     while ((token /= 10) != 0);
   }

@@ -76,6 +76,7 @@ PrefixSharing::PrefixSharing(bool enabled, bool single_user)
 
 std::string PrefixSharing::ScopeOf(const HttpRequest& request,
                                    const Caller& caller) const {
+  // Switched off: no request finds KV of another.
   if (!enabled_) return "";
   if (caller.authenticated) return absl::StrCat(kOwn, caller.name);
   // Names of --allowed-hosts belong to proxies, so only the machine's own names
@@ -91,9 +92,13 @@ void PrefixSharing::SetScopes(const HttpRequest& head, const Caller& caller,
   const std::string own = ScopeOf(head, caller);
   if (request.own_prefixes) request.generation.prefix_scope = own;
   std::string& scope = request.generation.cache_scope;
+  // A scope of an authenticated caller is kept apart by the orchestrator, which
+  // knows the caller.
   if (scope.empty() || request.scope_fields.empty() || caller.authenticated) {
     return;
   }
+  // Without a secret that only this user has, a scope named by the client could
+  // be guessed by others: it is ignored, and the answer says so.
   if (own.empty()) {
     scope.clear();
     request.ignored_fields.insert(request.ignored_fields.end(),

@@ -42,6 +42,7 @@ absl::Status SetVariable(const std::string& field, absl::string_view name,
                          const std::string& value, std::string& variables) {
   const absl::string_view given =
       variables.empty() ? "" : RawMember(variables, name);
+  // The same value twice is no contradiction.
   if (given == value) return absl::OkStatus();
   if (!given.empty()) {
     return FieldError(field,
@@ -49,6 +50,8 @@ absl::Status SetVariable(const std::string& field, absl::string_view name,
                       "invalid_value");
   }
   absl::string_view rest = variables;
+  // The JSON is edited as text, so that the order and spelling of the client's
+  // variables stay.
   rest.remove_prefix(rest.empty() ? 0 : rest.find('{') + 1);
   rest = absl::StripLeadingAsciiWhitespace(rest);
   variables = absl::StrCat("{\"", name, "\":", value,
@@ -70,6 +73,7 @@ absl::Status SwitchThinking(const ModelChat& chat, bool thinks,
   if (chat.thinking().has_value() && !thinks) {
     return Unsupported(field, "this model always thinks");
   }
+  // No template reads it: it changes nothing, and the answer says so.
   request.ignored_fields.push_back(field);
   return absl::OkStatus();
 }
@@ -79,6 +83,7 @@ absl::Status ApplyEffort(const ModelChat& chat, const ThinkingWish& wish,
   const std::string& field = wish.effort_field;
   const bool none = wish.effort == kNone;
   const bool is_switched = !chat.thinking_variable().empty();
+  // The switch before the levels: "none" means the same in both.
   if (none && is_switched) {
     return SwitchThinking(chat, false, field, request);
   }
@@ -115,6 +120,8 @@ void ReadReasoningFields(RequestFields& fields, ApiRequest& request) {
   const bool separate = fields.Bool(kSeparate, true);
   const bool given = fields.Find(kSeparate) != nullptr;
   const std::optional<bool> by_format = ReadFormat(fields);
+  // Two fields that say the same may both be there; only a difference is an
+  // error.
   if (given && by_format.has_value() && *by_format != separate) {
     fields.Fail(FieldError(kFormat, "differs from separate_reasoning",
                            "invalid_value"));
@@ -152,6 +159,7 @@ void ReadThinkingSwitch(RequestFields& fields, ApiRequest& request) {
 
 absl::Status ApplyThinkingWish(const ModelChat& chat, ApiRequest& request) {
   const ThinkingWish& wish = request.thinking_wish;
+  // Two fields from different APIs, which contradict each other.
   if (wish.effort == kNone && wish.enabled == true) {
     return FieldError(
         wish.enabled_field,
@@ -167,6 +175,8 @@ absl::Status ApplyThinkingWish(const ModelChat& chat, ApiRequest& request) {
 
 void AllowThinking(const ModelChat& chat, ApiRequest& request) {
   Constraint& constraint = request.generation.constraint;
+  // Only where a constraint would forbid the tags: without one the model thinks
+  // as it likes.
   if (constraint.empty() || !chat.thinking().has_value() ||
       request.thinking == ThinkingStage::kOver) {
     return;

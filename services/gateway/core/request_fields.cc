@@ -27,6 +27,8 @@ std::string RangeText(FieldRange<T> range) {
 
 }  // namespace
 
+// Fields of an empty object: readers go on and find nothing, and Finish reports
+// the error.
 RequestFields::RequestFields(const Json& object, absl::string_view name)
     : object_(object.is_object() ? object : EmptyObject()), name_(name) {
   if (!object.is_object()) {
@@ -42,8 +44,10 @@ std::string RequestFields::Given(absl::string_view field) const {
 }
 
 const Json* RequestFields::Find(absl::string_view field) {
+  // Being asked for makes a field known.
   known_.emplace(field);
   const auto found = object_.find(Given(field));
+  // null counts as absent, as OpenAI's clients send it for defaults.
   return found == object_.end() || found->is_null() ? nullptr : &*found;
 }
 
@@ -60,6 +64,7 @@ void RequestFields::AddName(absl::string_view name, absl::string_view field) {
   if (other == nullptr) return;
   const Json* const own = Find(field);
   if (own == nullptr) {
+    // Later questions for `field` find the other name.
     names_.emplace(field, name);
   } else if (*own != *other) {
     Fail(FieldError(Name(name), absl::StrCat("differs from ", Name(field)),
@@ -105,6 +110,7 @@ std::optional<double> RequestFields::Number(absl::string_view field,
     return std::nullopt;
   }
   const double number = value->get<double>();
+  // Negated, for NaN.
   if (!(number >= range.min && number <= range.max)) {
     Fail(FieldError(Name(field), RangeText(range), "invalid_value"));
     return std::nullopt;
@@ -135,6 +141,7 @@ void RequestFields::Refuse(absl::string_view field,
   const Json* value = Find(field);
   if (value == nullptr) return;
   for (const Json& each : harmless) {
+    // Values that ask for nothing beyond what is done anyway.
     if (*value == each) return;
   }
   if (harmless.size() == 0) return Fail(Unsupported(Name(field)));
@@ -147,6 +154,7 @@ void RequestFields::Refuse(absl::string_view field,
 }
 
 void RequestFields::Fail(absl::Status error) {
+  // The first error is the one that is reported.
   if (error_.ok()) error_ = std::move(error);
 }
 
@@ -158,6 +166,8 @@ std::string RequestFields::Name(absl::string_view field) const {
 absl::Status RequestFields::Finish() {
   if (!error_.ok()) return error_;
   for (const auto& [field, value] : object_.items()) {
+    // A field that is not known might change what the client expects, so it is
+    // refused rather than dropped.
     if (known_.contains(field) || value.is_null()) continue;
     return FieldError(Name(absl::string_view(field).substr(0, kMaxShownBytes)),
                       "this server knows no such field", "unknown_parameter");

@@ -49,6 +49,7 @@ void ReadFunction(const Json& value, FunctionPlace place, RequestFields& fields,
   } else if (const Json* const function = choice.Find("function")) {
     RequestFields inner(*function, choice.Name("function"));
     rules.function = name(inner);
+    // The inner object's errors become those of the whole field.
     choice.Fail(inner.Finish());
   } else if (choice.error().ok()) {
     choice.Fail(FieldError(choice.Name("function"), "is required",
@@ -63,6 +64,8 @@ void ReadFunction(const Json& value, FunctionPlace place, RequestFields& fields,
 void AppendLiteral(absl::string_view name, absl::string_view text,
                    const ControlTokens& controls, std::string& out) {
   Json parts = Json::array();
+  // The first special token in the text, by place; the rest is read in the next
+  // turn.
   while (!text.empty()) {
     size_t at = text.size();
     absl::string_view control;
@@ -94,13 +97,17 @@ absl::StatusOr<std::vector<Tool>> CallableTools(absl::string_view tools,
   const std::vector<absl::string_view> elements = RawElements(tools);
   for (size_t i = 0; i < elements.size(); ++i) {
     const absl::string_view inner = RawMember(elements[i], "function");
+    // Both forms are accepted: {"type", "function": {...}} and the function
+    // alone.
     const bool is_object = !inner.empty() && inner.front() == '{';
     const absl::string_view function = is_object ? inner : elements[i];
     const auto name = ParseJson(RawMember(function, "name"));
+    // Other entries are tools of other kinds, which this server does not call.
     if (!name.ok() || !name->is_string()) continue;
     Tool tool = {name->get<std::string>(), RawMember(function, "parameters")};
     if (names.count(tool.name) == 0) continue;
     if (!rules.function.empty() && tool.name != rules.function) continue;
+    // The grammar writes names literally between the wrapper's own characters.
     if (!grammar::IsToolName(tool.name)) {
       return FieldError(absl::StrCat("tools[", i, "]"),
                         "with tool_choice or strict, want a name of letters, "
@@ -136,6 +143,7 @@ bool ReadToolChoice(RequestFields& fields, FunctionPlace place,
 void CheckToolChoice(RequestFields& fields, FunctionPlace place,
                      ApiRequest& request) {
   ToolCallRules& rules = request.tool_rules;
+  // Strictness without tools would constrain nothing.
   if (!request.with_tools) rules.strict.clear();
   if (!rules.required) return;
   if (request.tool_names.empty()) {
@@ -172,6 +180,8 @@ absl::Status ConstrainToolCalls(const ModelChat& chat, ApiRequest& request) {
       const std::vector<Tool> tools,
       CallableTools(request.conversation->tools, request.tool_names, rules));
   const ToolCallWrapper& wrapper = chat.tool_call_wrapper();
+  // A required call allows no other text; otherwise text comes before the call
+  // or in its place, as the model's format has it.
   const absl::string_view text = rules.required           ? "none"
                                  : wrapper.content_before ? "before"
                                                           : "instead";
@@ -196,6 +206,8 @@ absl::Status ConstrainToolCalls(const ModelChat& chat, ApiRequest& request) {
   source += ", \"tools\": [";
   bool first = true;
   for (const Tool& tool : tools) {
+    // Tools that are not strict take any object: their schemas are
+    // descriptions, not rules.
     const bool follows = rules.required || rules.strict.count(tool.name) > 0;
     absl::StrAppend(&source, std::exchange(first, false) ? "" : ", ",
                     "{\"name\": \"", tool.name, "\", \"parameters\": ",
@@ -207,6 +219,8 @@ absl::Status ConstrainToolCalls(const ModelChat& chat, ApiRequest& request) {
   source += "]}";
   request.generation.constraint = {
       Constraint::Kind::kToolCalls, std::move(source), {}};
+  // Errors of the compiled grammar are reported for the tools, which the client
+  // wrote.
   request.constraint_field = "tools";
   return absl::OkStatus();
 }

@@ -24,6 +24,8 @@ void PrincipalMetrics::Account::OnGeneratedTokens(int64_t count) {
 }
 
 void PrincipalMetrics::Account::OnEnd(absl::StatusCode code) {
+  // Refusals are counted apart from failures: back-pressure is expected under
+  // load and must not look like an error rate.
   switch (code) {
     case absl::StatusCode::kOk:
       return served_.Increment();
@@ -37,10 +39,15 @@ void PrincipalMetrics::Account::OnEnd(absl::StatusCode code) {
 }
 
 PrincipalMetrics::Account& PrincipalMetrics::Of(const std::string& name) {
+  // Calls without an account, which may be all of them, take no lock.
   if (name == kOther) return other_;
   absl::MutexLock lock(&mu_);
+  // std::map keeps its nodes in place, so the reference that callers hold stays
+  // valid while later accounts are added.
   const auto found = accounts_.find(name);
   if (found != accounts_.end()) return found->second;
+  // Accounts are never removed, since callers hold references to them; once
+  // full, the map stays full until restart.
   if (accounts_.size() >= kMaxAccounts) return other_;
   return accounts_.try_emplace(name, registry_, name).first->second;
 }

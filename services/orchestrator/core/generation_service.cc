@@ -38,18 +38,23 @@ constexpr int64_t kMaxCost = 1 << 17;
 constexpr int64_t kCheckedGrammarBytes = int64_t{1} << 20;
 
 int64_t PromptBytes(const GenerationRequest& request) {
+  // Text counts by its bytes before anyone knows its tokens, since the cost
+  // decides when it is encoded.
   return static_cast<int64_t>(request.prompt.size() * sizeof(TokenId) +
                               (request.text ? request.text->size() : 0));
 }
 
 int64_t CostOf(const GenerationRequest& request) {
   const int64_t prompt_tokens = PromptBytes(request) / kTextBytesPerToken;
+  // Clamped: max_tokens is the client's number, and a claim of 2^31 would put
+  // the caller behind all others for hours.
   return std::clamp<int64_t>(
       request.max_tokens + prompt_tokens / kPromptTokensPerCost, 1, kMaxCost);
 }
 
 // Tokens that count against the caller's quota until the request ends.
 int64_t TokensOf(const GenerationRequest& request) {
+  // max_tokens may be negative here; it is refused later.
   return std::max<int64_t>(request.max_tokens, 0) +
          PromptBytes(request) / kTextBytesPerToken;
 }
@@ -111,6 +116,8 @@ absl::Status CheckBudget(const GenerationOptions& options,
       parts.receiving));
   const int64_t most =
       int64_t{options.max_requests} + options.max_waiting_requests;
+  // Only a warning: short requests are rarely all there is, and the operator
+  // may want the limits for them.
   const int64_t smallest = GenerateBytes(GenerationRequest());
   if (most * smallest > requests.limit()) {
     FORETOKEN_LOG(kWarning, "--memory-budget=", options.memory_budget,
@@ -124,6 +131,7 @@ absl::Status CheckBudget(const GenerationOptions& options,
 
 uint64_t RandomSeed() {
   std::random_device device;
+  // random_device gives 32 bits a call.
   return (static_cast<uint64_t>(device()) << 32) | device();
 }
 
@@ -143,6 +151,7 @@ class GenerationService::TextCall final : public PendingCall {
   void Cancel() override ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     cancelled_ = true;
+    // Safe under mu_: neither calls back into this object before it returns.
     if (ticket_.has_value()) service_.texts_.Cancel(*ticket_);
     if (refusal_.has_value()) service_.refusals_.Hurry(*refusal_);
   }
@@ -153,6 +162,8 @@ class GenerationService::TextCall final : public PendingCall {
   void SetWaiting(TextWork::Ticket ticket) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     ticket_ = ticket;
+    // Cancel may have come between Run and this call, when there was no ticket
+    // to cancel.
     if (cancelled_) service_.texts_.Cancel(ticket);
   }
   void SetRefused(const Refusals::Ticket& ticket) ABSL_LOCKS_EXCLUDED(mu_) {
@@ -185,6 +196,8 @@ absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
     Clock clock) {
   FORETOKEN_ASSIGN_OR_RETURN(Mode mode, Mode::Parse(options.default_mode));
   ModeContext context;
+  // Made once, only to fail here and not in every request: the default mode
+  // needs its services.
   context.services = drafters.get();
   FORETOKEN_RETURN_IF_ERROR(MakeSources(mode, context).status());
   FORETOKEN_ASSIGN_OR_RETURN(CacheScopes scopes,
@@ -195,6 +208,7 @@ absl::StatusOr<std::unique_ptr<GenerationService>> GenerationService::Create(
       std::move(tokenizer), std::move(scopes), observer, std::move(clock)));
 }
 
+// The gauges report to observer_, so they are made after it.
 GenerationService::GenerationService(const GenerationOptions& options,
                                      Mode default_mode,
                                      std::unique_ptr<Target> target,
@@ -226,6 +240,9 @@ GenerationService::GenerationService(const GenerationOptions& options,
               : std::make_shared<grammar::GrammarCache>(options.grammars)),
       refusals_(
           [this](const Caller& caller) {
+            // A refused caller is told how long its own queue will take.
+            // requests_ is declared later; the function is called only once
+            // requests come.
             return requests_.RetryAfter(caller.name, MaxRunning(caller));
           },
           clock_),
@@ -263,6 +280,7 @@ absl::StatusOr<GeneratorInfo> GenerationService::Info(absl::Time) {
 absl::Status GenerationService::ChargeMemory(const Caller& caller,
                                              int64_t bytes,
                                              ByteBudget::Share& share) {
+  // The stream has charged its message already; only the difference is new.
   const int64_t more = std::max<int64_t>(bytes - share.bytes(), 0);
   return silent_.TakeWithRoom(caller.name, more, [&]() -> absl::Status {
     if (share.bytes() > 0) return share.Resize(bytes);
@@ -273,6 +291,8 @@ absl::Status GenerationService::ChargeMemory(const Caller& caller,
 
 absl::Status GenerationService::Enter(
     GenerationRequest& request, const std::shared_ptr<RequestCall>& call) {
+  // Charged before anything is checked: the checks read the request, which is
+  // in memory from here on.
   const absl::Status charged =
       ChargeMemory(request.caller, GenerateBytes(request), call->memory);
   if (absl::IsResourceExhausted(charged)) {
@@ -283,6 +303,8 @@ absl::Status GenerationService::Enter(
   FORETOKEN_RETURN_IF_ERROR(CheckCacheScope(request.cache_scope));
   FORETOKEN_RETURN_IF_ERROR(
       CheckCacheScope(request.prefix_scope, "prefix_scope"));
+  // Scopes are made the caller's own, so that equal names of two callers never
+  // meet.
   request.cache_scope = scopes_.Effective(request.caller, request.cache_scope);
   request.prefix_scope =
       scopes_.EffectiveOfPages(request.caller, request.prefix_scope);
@@ -292,13 +314,17 @@ absl::Status GenerationService::Enter(
   FORETOKEN_RETURN_IF_ERROR(
       texts_.CheckBytes("token_ids", request.prompt.size() * sizeof(TokenId)));
   FORETOKEN_RETURN_IF_ERROR(CheckConstraint(request.constraint));
+  // A request without an id still has one in logs and traces.
   if (request.request_id.empty()) {
     request.request_id = absl::StrFormat("%016x", RandomSeed());
   }
   call->id = request.request_id;
+  // From the arrival: time spent receiving and queueing counts.
   request.deadline =
       std::min(request.deadline, call->arrived + options_.max_request_time);
   call->deadline = request.deadline;
+  // The last step, under the lock: drain, quota and the set of calls change
+  // together, so EndAll reaches every call that was let in.
   absl::MutexLock lock(&mu_);
   if (draining_) {
     observer_.OnRefused(Refusal::kDraining);
@@ -310,6 +336,7 @@ absl::Status GenerationService::Enter(
     observer_.OnRefused(Refusal::kQuota);
     return taken;
   }
+  // What GiveBack returns is counted from this, less what was used.
   call->charged_tokens = tokens;
   if (options_.spans != nullptr) {
     call->trace = RequestSpans::Create(request.traceparent, *options_.spans,
@@ -335,6 +362,7 @@ void GenerationService::CountEnd(CallerAccount& account, absl::StatusCode code,
 
 void GenerationService::Refuse(const std::shared_ptr<RequestCall>& call,
                                const absl::Status& status) {
+  // Refused callers wait for their hint without memory of the request.
   call->memory.Release();
   call->SetRefused(refusals_,
                    refusals_.End(call->caller, call->deadline, status,
@@ -348,6 +376,8 @@ void GenerationService::Leave(const std::shared_ptr<RequestCall>& call,
   if (no_room) observer_.OnRefused(Refusal::kQueue);
   const absl::Time now = clock_();
   const absl::Status reason = call->Reason(status, now);
+  // Unused tokens go back whatever the end; the request itself only if it was
+  // never run for lack of room.
   quotas_.GiveBack(call->caller, call->charged_tokens - call->used_tokens,
                    /*unused_requests=*/no_room ? 1 : 0);
   CountEnd(call->account, reason.code(), now - call->arrived);
@@ -359,6 +389,8 @@ void GenerationService::Leave(const std::shared_ptr<RequestCall>& call,
                   absl::FormatDuration(now - call->arrived), ": ",
                   reason.ToString(), log_throttle_.Skipped());
   }
+  // Before the end is delivered: Idle must not wait for a client that reads it
+  // slowly.
   {
     absl::MutexLock lock(&mu_);
     calls_.erase(call);
@@ -395,6 +427,8 @@ std::shared_ptr<GenerationCall> GenerationService::Start(
   pooled.max_running = MaxRunning(call->caller);
   pooled.run = [this, call, shared] {
     observer_.OnWaiting(-1);
+    // Drive takes the request, and its memory ends with the loop, not with
+    // `shared`, which the pool may hold longer.
     const auto summary = Drive(*call, std::move(*shared));
     if (summary.ok()) call->DeliverResult(*summary);
     Leave(call, summary.status(), call->no_room);
@@ -418,6 +452,8 @@ void GenerationService::BeginDrain() {
 
 void GenerationService::EndAll() {
   absl::MutexLock lock(&mu_);
+  // Under mu_, so that no call enters meanwhile; End calls no listener (see
+  // RequestCall::End), so the call cannot come back for mu_.
   for (const std::shared_ptr<RequestCall>& call : calls_) {
     call->End(StoppingError("the orchestrator"));
   }
@@ -428,12 +464,14 @@ int32_t GenerationService::MaxRunning(const Caller& caller) const {
   if (options_.max_requests_per_caller > 0) {
     return options_.max_requests_per_caller;
   }
+  // A caller alone must not fill the server: the rest is left to other callers.
   return std::max(1, options_.max_requests * 3 / 4);
 }
 
 // --- Running a request -------------------------------------------------------
 
 absl::Status GenerationService::CheckTokenizer(const TargetInfo& info) const {
+  // An unknown fingerprint passes, as of verifiers with random weights.
   if (tokenizer_ == nullptr || info.tokenizer_fingerprint.empty() ||
       tokenizer_->fingerprint_bytes() == info.tokenizer_fingerprint) {
     return absl::OkStatus();
@@ -479,6 +517,8 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   if (!request.mode.has_value()) request.mode = default_mode_;
   const int32_t nodes =
       request.max_tree_nodes.value_or(options_.max_tree_nodes);
+  // A request may ask for fewer nodes than the server's limit, never for more:
+  // memory and rows of a pass are planned for the limit.
   if (nodes < 1 || nodes > options_.max_tree_nodes) {
     return absl::InvalidArgumentError(
         absl::StrCat("speculation.max_tree_nodes: ", nodes, ", want 1..",
@@ -492,6 +532,8 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   FORETOKEN_RETURN_IF_ERROR(found.status());
   const TargetInfo& target = *found;
   const std::string& pinned = request.numerics_fingerprint;
+  // The client continues an output whose bits another model would not have
+  // written.
   if (!pinned.empty() && pinned != target.numerics_fingerprint) {
     return absl::FailedPreconditionError(
         absl::StrCat("numerics_fingerprint: the active model has another, ",
@@ -510,11 +552,14 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
                   {drafters_.get(), drafting.limits, drafting.clock,
                    [&call] { return call.cancelled(); }}));
   drafting.economical = made.economical;
+  // Before the text is encoded with a tokenizer that may be wrong.
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
   const auto cancelled = [&call] { return call.cancelled(); };
   std::shared_ptr<grammar::LiveGrammar> grammar;
   if (!request.constraint.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(auto compiled, CompileConstraint(call, request));
+    // Without drafts there is nothing to check; the verifier applies the
+    // constraint in any case. The same holds for grammars that are too large.
     if (!made.sources.empty() &&
         grammar::GrammarBytes(*compiled) <= kCheckedGrammarBytes) {
       grammar = std::make_shared<grammar::LiveGrammar>(
@@ -529,6 +574,9 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     }
     // Known without encoding it, which takes long.
     const auto bytes = static_cast<int64_t>(request.text->size());
+    // Every token has at most longest_token_ bytes, and normalization shrinks a
+    // text at most kMaxShrink times: a longer one cannot fit, whatever its
+    // tokens.
     if (bytes > target.max_positions * longest_token_ * kMaxShrink) {
       return absl::InvalidArgumentError(
           absl::StrCat("text: it has ", bytes,
@@ -539,10 +587,13 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
         texts_.EncodePrompt(request, cancelled);
     call.no_room = absl::IsResourceExhausted(ids.status());
     FORETOKEN_ASSIGN_OR_RETURN(request.prompt, std::move(ids));
+    // Freed now: request and loop hold the tokens alone.
     request.text.reset();
     // Work was done for it, even if it fails from here on.
     call.used_tokens = static_cast<int64_t>(request.prompt.size());
   }
+  // Drawn even at temperature 0: the summary tells it, and a request repeated
+  // with it gives the same output.
   if (!request.has_seed) request.sampling.seed = RandomSeed();
   return DecodeLoop::Create(std::move(request), target, tokenizer_.get(),
                             std::move(made.sources), std::move(drafting),
@@ -554,6 +605,8 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   RequestSpans* const trace = call.trace.get();
   if (trace != nullptr) trace->OnStart(clock_());
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();
+  // From here on Cancel reaches the verifier; reset below before the verifier
+  // is destroyed.
   call.SetVerifier(verifier.get());
   const ModeInfo& mode =
       (request.mode.has_value() ? *request.mode : default_mode_).info();
@@ -573,9 +626,13 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
       FORETOKEN_LOG(kInfo, "trace ", call.id, " ",
                     RoundLine(summary.rounds, (*loop)->last_round()));
     }
+    // Empty at steps whose text is held back for a possible stop sequence; they
+    // are counted but not delivered.
     return delta.empty() ? absl::OkStatus() : call.Deliver(delta);
   };
   if (status.ok()) status = orchestrator::Generate(**loop, *verifier, on_step);
+  // The verifiers serve another model now. A request that has no output yet may
+  // start over on it; Retarget says no to the others.
   while (IsModelReplaced(status)) {
     const absl::StatusOr<TargetInfo> target = target_->Info();
     if (!target.ok() || !(*loop)->Retarget(*target)) break;
@@ -585,6 +642,7 @@ absl::StatusOr<GenerationSummary> GenerationService::Drive(
   verifier->Close();
   if (loop.ok()) {
     const GenerationSummary& summary = (*loop)->summary();
+    // For the quota: what was really read and written replaces the estimate.
     call.used_tokens = summary.prompt_tokens + summary.completion_tokens;
   }
   observer_.OnFailovers(verifier->failovers());
@@ -604,6 +662,9 @@ void GenerationService::RunTextCall(const std::shared_ptr<TextCall>& call,
     call->memory.Release();
     call->SetRefused(refusals_.End(call->caller, call->deadline, status,
                                    [call](const absl::Status& hinted) {
+                                     // exchange: the function holds the call's
+                                     // captures, and a call that kept it would
+                                     // keep itself alive.
                                      std::exchange(call->fail, nullptr)(hinted);
                                    }));
   };
@@ -632,6 +693,8 @@ std::shared_ptr<PendingCall> GenerationService::Tokenize(
       std::make_shared<TextCall>(*this, caller, deadline, std::move(received));
   const auto bytes = static_cast<int64_t>(text.size());
   call->fail = done;
+  // A raw pointer: `work` is part of the call, and a shared one would be a
+  // cycle.
   call->work = [this, call = call.get(), text = std::move(text),
                 add_special_tokens, done = std::move(done)] {
     done(texts_.Tokenize(call->caller, text, add_special_tokens, call->deadline,

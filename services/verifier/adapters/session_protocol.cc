@@ -12,6 +12,8 @@ namespace foretoken::verifier {
 void SessionProtocol::OnMessage(
     const v1::VerifyRequest& message, absl::Time deadline,
     const std::shared_ptr<VerifyListener>& listener) {
+  // Messages and answers may still be queued when the session ends; the client
+  // has its final status and must see nothing after it.
   if (ended()) return;
   absl::Status status;
   switch (message.message_case()) {
@@ -37,6 +39,8 @@ absl::Status SessionProtocol::Open(
   FORETOKEN_ASSIGN_OR_RETURN(SessionRequest request, rpc::FromProto(message));
   request.deadline = deadline;
   request_id_ = request.request_id;
+  // Remembered here because the request is moved away below, and every later
+  // answer of the session is written by these three.
   want_row_tokens_ = request.want_row_tokens;
   want_logprobs_ = request.sampling.logprobs >= 0;
   FORETOKEN_ASSIGN_OR_RETURN(session_,
@@ -47,8 +51,12 @@ absl::Status SessionProtocol::Open(
 
 absl::Status SessionProtocol::Round(const v1::Round& message) {
   if (state_ == State::kNew || state_ == State::kOpening) {
+    // An answer under way is still owed to the client; Answer ends the stream
+    // after sending it.
     return absl::FailedPreconditionError("round: the session is not open yet");
   }
+  // A session only grows, so the length that a round builds on identifies the
+  // round: one that is sent twice cannot run twice.
   const int64_t base = message.committed_length();
   if (base < length_ || (state_ == State::kBusy && base == round_base_)) {
     return absl::OkStatus();  // stale or repeated: changes nothing
@@ -58,6 +66,9 @@ absl::Status SessionProtocol::Round(const v1::Round& message) {
         "round: it builds on ", base, " tokens, the session has ", length_,
         state_ == State::kBusy ? " and a round under way" : ""));
   }
+  // The state changes only after Ask has taken the round; if either step fails
+  // the session ends anyway, and `round_base_` is never that of a round that
+  // the engine does not have.
   FORETOKEN_ASSIGN_OR_RETURN(RoundRequest request, rpc::FromProto(message));
   FORETOKEN_RETURN_IF_ERROR(session_->Ask(std::move(request)));
   round_base_ = base;
@@ -108,7 +119,12 @@ void SessionProtocol::OnFailed(const absl::Status& status) {
 
 void SessionProtocol::End(absl::Status status) {
   state_ = State::kEnded;
+  // Frees the verifier's pages now; the stream itself lives on until the client
+  // has read what is queued.
   session_.reset();
+  // A refusal without a hint would be retried at once by every refused client;
+  // the verifier's own hint, if there is one, knows the load better than the
+  // default.
   if (absl::IsResourceExhausted(status) &&
       !rpc::RetryAfter(status).has_value()) {
     status = rpc::WithRetryAfter(std::move(status), retry_after_);

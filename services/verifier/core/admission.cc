@@ -39,6 +39,8 @@ absl::Status Admission::CheckFits(int64_t length) const {
 int64_t Admission::RoomFor(const Session& session, int64_t reserve) const {
   const int64_t target = session.prefill_target();
   // The last token's KV is never computed.
+  // A session needs KV for all but its last token, which is committed without a
+  // pass.
   return std::max(target,
                   std::min(target + reserve, session.request.max_length - 1));
 }
@@ -59,6 +61,7 @@ Admission::Claim Admission::ClaimOf(const Session& session, int64_t reserve) {
       continue;
     }
     for (const int32_t page : other.kv.pages()) {
+      // Sessions of one caller may list the same page: it is its own once.
       if (marks_[page] != wanted) continue;
       marks_[page] = 0;
       ++own;
@@ -88,12 +91,15 @@ absl::StatusOr<bool> Admission::Admit(Session& session, int64_t reserve) {
 }
 
 void Admission::AdmitWaiting(std::vector<SessionFailure>& failures) {
+  // Blocked: nothing has become free since the last attempt, and no session is
+  // idle enough to be preempted.
   if (!any_waiting() || (blocked_ && LongestIdle() == nullptr)) return;
   ++calls_;
   while (Session* const session = NextWaiting()) {
     const absl::StatusOr<bool> done = AdmitAndPreempt(*session);
     if (!done.ok()) {
       sessions_.Fail(session->id, done.status(), failures);
+      // The failed session may have been what others waited behind.
       blocked_ = false;
     } else if (!*done) {
       blocked_ = true;
@@ -107,12 +113,16 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
   if (session.round.has_value()) {
     reserve = std::max<int64_t>(reserve, 1 + session.round->max_draft_depth);
   }
+  // One attempt for each preemption, until there is room or nobody left to
+  // preempt.
   while (true) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, reserve));
     if (done) return true;
     Session* victim = LongestIdle();
     if (victim == nullptr) {
       const Claim claim = ClaimOf(session, reserve);
+      // Only if preempting would free enough: otherwise others would lose their
+      // KV and this session still not fit.
       if (Reclaimable(session, claim) >= claim.free) {
         victim = HeaviestElsewhere(session, claim.room);
       }
@@ -121,7 +131,10 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
     if (victim == nullptr) break;
     Preempt(*victim);
   }
+  // Sessions that run will end and free their pages; wait for that.
   if (admitted() > 0) return false;
+  // Alone in the cache with the smallest reserve: if that fails, it can never
+  // run.
   FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, 1));
   if (done) return true;
   return absl::ResourceExhaustedError(absl::StrCat(
@@ -132,6 +145,8 @@ Session* Admission::NextWaiting() {
   const Holdings held = Held();
   const auto rank = [&](const Session& session) {
     const auto found = held.find(session.request.caller);
+    // The caller that holds least, then a session that lost its place, then the
+    // caller that was served least.
     return std::tuple(found == held.end() ? 0.0 : found->second,
                       !session.was_preempted,
                       shares_.Served(session.request.caller));
@@ -153,6 +168,7 @@ Session* Admission::NextWaiting() {
 absl::Status Admission::Reserve(Session& session, int64_t length) {
   while (true) {
     const absl::Status reserved = session.kv.Reserve(length);
+    // Alone, the session cannot take pages from anyone: its failure is final.
     if (!absl::IsResourceExhausted(reserved) || admitted() == 1) {
       return reserved;
     }
@@ -168,6 +184,7 @@ absl::Status Admission::Reserve(Session& session, int64_t length) {
       if (victim == Oldest()) victim = Youngest(nullptr, victim);
     }
     Preempt(*victim);
+    // The session gave up its own pages: it waits again, its round stays.
     if (victim == &session) return absl::OkStatus();
   }
 }
@@ -175,6 +192,8 @@ absl::Status Admission::Reserve(Session& session, int64_t length) {
 int64_t Admission::NextMark() {
   marks_.resize(backend_.kv_usage().pages_total, 0);
   counts_.resize(marks_.size(), 0);
+  // Marks compare equal only within one count, so the arrays need no clearing
+  // between counts.
   return ++mark_;
 }
 
@@ -198,6 +217,8 @@ Admission::Holdings Admission::Held() {
         }
         ++pages;
       }
+      // Divided by weight: a caller with twice the weight may hold twice as
+      // much.
       tokens +=
           static_cast<double>(pages * kKvPageTokens) / session->request.weight;
     }
@@ -220,6 +241,8 @@ int64_t Admission::Reclaimable(const Session& session, const Claim& claimed) {
   // youngest first.
   std::map<std::string, double> excess;
   for (const auto& [name, tokens] : held) {
+    // As HeaviestElsewhere will choose, or the estimate would promise room that
+    // it does not take.
     if (name != caller) excess[name] = tokens - claim * kLeastLead;
   }
   int64_t tokens = backend_.kv_usage().pages_free * kKvPageTokens;
@@ -235,12 +258,15 @@ int64_t Admission::Reclaimable(const Session& session, const Claim& claimed) {
   for (const int32_t page : claimed.shared) ++listed(page);
   const auto freed_by = [&](const Session& other) {
     int64_t pages = 0;
+    // A page is free only when the last session that lists it is gone.
     for (const int32_t page : other.kv.pages()) pages += --listed(page) == 0;
     return pages * kKvPageTokens;
   };
   const Session* const oldest = Oldest();
   for (auto entry = sessions_.rbegin(); entry != sessions_.rend(); ++entry) {
     const Session& other = entry->second;
+    // The oldest session is never a victim of another caller, so that some
+    // session always gets on.
     if (!other.kv.is_open() || &other == oldest) continue;
     const auto found = excess.find(other.request.caller);
     if (found == excess.end() || found->second <= 0) continue;
@@ -287,6 +313,7 @@ void Admission::Release(Session& session) {
   if (!session.kv.is_open()) return;
   if (session.is_read()) session.taken_room = 0;
   session.kv.Close();
+  // Room has come: those that wait may try again.
   blocked_ = false;
 }
 

@@ -19,6 +19,7 @@ constexpr double kLevelLoosening = 0.3 * 0.3;
 }  // namespace
 
 ArmContrasts::ArmContrasts(const Beliefs& beliefs) {
+  // Nothing is known about the level of goodput before the first slice.
   covariance_[0][0] = kUnknownLevel;
   for (int i = 1; i < kStates; ++i) {
     mean_[i] = beliefs[i].mean;
@@ -28,6 +29,8 @@ ArmContrasts::ArmContrasts(const Beliefs& beliefs) {
 
 ArmContrasts::Vector ArmContrasts::Design(DraftArm arm) {
   Vector design = {1, 0, 0};
+  // The state is (level, narrow, wide): an arm's expectation is the level plus
+  // what it adds; `off` adds nothing.
   if (arm != DraftArm::kOff) design[static_cast<size_t>(arm)] = 1;
   return design;
 }
@@ -51,6 +54,7 @@ double ArmContrasts::Variance(const Vector& of) const {
   const Vector product = Covariance(of);
   double variance = 0;
   for (int i = 0; i < kStates; ++i) variance += of[i] * product[i];
+  // Rounding can take a variance just below zero.
   return std::max(0.0, variance);
 }
 
@@ -59,6 +63,8 @@ void ArmContrasts::Limit() {
   for (int i = 0; i < kStates; ++i) {
     const double most = i == 0 ? kUnknownLevel : kMaxArmVariance;
     if (covariance_[i][i] <= most) continue;
+    // Scaling row and column by the square root keeps the matrix positive
+    // semidefinite.
     const double factor = std::sqrt(most / covariance_[i][i]);
     for (int j = 0; j < kStates; ++j) {
       covariance_[i][j] *= factor;
@@ -74,6 +80,8 @@ void ArmContrasts::Age(double seconds) {
 }
 
 void ArmContrasts::ForgetLevel() {
+  // What the arms add is kept: it is what this object is for. The level belongs
+  // to a load that may have changed.
   for (int i = 1; i < kStates; ++i) covariance_[0][i] = covariance_[i][0] = 0;
   covariance_[0][0] = kUnknownLevel;
 }
@@ -87,6 +95,7 @@ void ArmContrasts::Loosen() {
 void ArmContrasts::Observe(DraftArm arm, double log_rate, double variance) {
   const Vector design = Design(arm);
   const Vector covariance = Covariance(design);
+  // A Kalman update with one observation: the gain is covariance / total.
   const double total = Variance(design) + variance;
   double error = log_rate;
   for (int i = 0; i < kStates; ++i) error -= design[i] * mean_[i];
@@ -118,6 +127,8 @@ double ArmContrasts::Learning(DraftArm observed, double variance, DraftArm a,
   const Vector difference = Difference(a, b);
   double common = 0;
   for (int i = 0; i < kStates; ++i) common += difference[i] * covariance[i];
+  // The deviation by which this observation is expected to move the
+  // difference of a and b: what a probe can teach.
   return std::abs(common) / std::sqrt(Variance(design) + variance);
 }
 

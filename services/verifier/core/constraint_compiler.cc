@@ -42,12 +42,16 @@ ConstraintCompiler::ConstraintCompiler(const ConstraintCompilerOptions& options,
       pool_(PoolOptions(options), clock_) {}
 
 ConstraintCompiler::~ConstraintCompiler() {
+  // While all members still exist: `done` functions call back into the
+  // sessions.
   FailAll(StoppingError("the verifier"));
 }
 
 std::shared_ptr<const grammar::Grammar> ConstraintCompiler::Find(
     const Constraint& constraint) {
   const int64_t most = cache_->options().max_constraint_bytes;
+  // Not even looked up: hashing a constraint takes time in proportion to its
+  // size.
   if (static_cast<int64_t>(constraint.bytes()) > most) return nullptr;
   return cache_->Find(constraint);
 }
@@ -92,6 +96,7 @@ std::optional<ConstraintCompiler::Entry> ConstraintCompiler::Take(
 void ConstraintCompiler::Cancel(Ticket ticket) {
   const std::optional<Entry> entry = Take(ticket);
   if (!entry.has_value()) return;
+  // Outside mu_, which the pool's thread may hold in Run.
   pool_.Remove(entry->waiting, absl::CancelledError("the job was cancelled"));
 }
 
@@ -103,6 +108,7 @@ void ConstraintCompiler::FailAll(const absl::Status& status) {
   }
   for (const auto& [ticket, entry] : failed) {
     pool_.Remove(entry.waiting, status);
+    // Called without mu_: it may open or close sessions.
     entry.done(status);
   }
 }
@@ -125,6 +131,8 @@ void ConstraintCompiler::Run(Ticket ticket) {
   {
     // Comparing takes little: the bytes of waiting constraints are bounded.
     absl::MutexLock lock(&mu_);
+    // Every job with the same constraint ends with this compilation; without
+    // that, equal jobs would each wait for a turn and find it in the cache.
     for (auto next = jobs_.begin(); next != jobs_.end();) {
       const auto each = next++;
       if (each->second.job->constraint != job->constraint) continue;
@@ -149,6 +157,8 @@ void ConstraintCompiler::Refuse(Ticket ticket, const absl::Status& reason) {
   const std::optional<Entry> entry = Take(ticket);
   if (!entry.has_value()) return;
   const Job& job = *entry->job;
+  // The pool's own limit has passed, not the request's: overload, which another
+  // try may escape.
   if (absl::IsDeadlineExceeded(reason) && clock_() < job.deadline) {
     entry->done(WithRetryAfter(
         absl::ResourceExhaustedError(absl::StrCat(

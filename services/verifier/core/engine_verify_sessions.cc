@@ -14,6 +14,8 @@ class EngineVerifySessions::Session final : public VerifySession {
       : sessions_(sessions), session_(std::move(session)) {}
 
   absl::Status Ask(RoundRequest request) override {
+    // Here and not in the engine: refused before it takes a place in the
+    // engine's queue.
     FORETOKEN_RETURN_IF_ERROR(sessions_.CheckTree(request));
     return session_->Ask(std::move(request));
   }
@@ -65,6 +67,7 @@ class EngineVerifySessions::PendingSession final : public VerifySession {
       absl::MutexLock lock(&sessions_.mu_);
       session = pending_->session.get();
     }
+    // The client has sent a round before OnOpened.
     if (session == nullptr) {
       return absl::FailedPreconditionError(
           "round: the session is not open yet");
@@ -145,6 +148,7 @@ void EngineVerifySessions::OnCompiled(
       if (session.ok()) pending.session = *std::move(session);
     }
   }
+  // Without mu_: a listener may close the session, whose destructor takes it.
   if (!failed.ok()) listener->OnFailed(std::move(failed));
 }
 
@@ -155,6 +159,7 @@ void EngineVerifySessions::FailAll(const absl::Status& status) {
     failure_ = status;
     loop_.FailAll(status);
   }
+  // After mu_ is released: its `done` calls OnCompiled, which takes it.
   compiler_.FailAll(status);
 }
 

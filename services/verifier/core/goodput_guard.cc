@@ -78,6 +78,7 @@ size_t Index(DraftArm arm) { return static_cast<size_t>(arm); }
 
 // Expected value of max(0, x) for a normal x.
 double ExpectedGain(double mean, double deviation) {
+  // The density at z and the mass above 0.
   if (deviation <= 0) return std::max(0.0, mean);
   const double z = mean / deviation;
   const double density = std::exp(-0.5 * z * z) / std::sqrt(2 * M_PI);
@@ -92,6 +93,8 @@ void GoodputGuard::Note(const GuardPass& pass) {
       paused ? absl::ToDoubleSeconds(pass.begin - last_end_) : 0.0;
   last_end_ = pass.end;
   goes_on_ = pass.goes_on;
+  // With the guard off, or without sessions that follow it, there is nothing to
+  // choose.
   if (mode_ == GuardMode::kWide || pass.followers == 0) return;
   const double length = absl::ToDoubleSeconds(pass.end - pass.begin);
   numbers_.seconds[Index(arm())] += pause + length;
@@ -111,6 +114,8 @@ void GoodputGuard::Note(const GuardPass& pass) {
   // A pass before or after a change of the load, which is noticed late.
   const bool usual =
       IsNear(load_ % kLoads, std::log2(std::max(1, pass.sessions)));
+  // Passes that ran while sessions still drafted under another arm would credit
+  // the wrong one.
   if (usual && stragglers * kStragglers <= rounds) {
     slice_.passes += rounds > 0;
     slice_.rounds += rounds;
@@ -120,6 +125,8 @@ void GoodputGuard::Note(const GuardPass& pass) {
   if (IsComplete(pass)) {
     Finish(pass.end);
   } else if (passes_under_arm_ >= kMaxPasses) {
+    // Sessions that never take up an arm must not hold the guard in it; the
+    // time counts as lost.
     Load& given_up = loads_[load_];
     given_up.budget -= absl::ToDoubleSeconds(pass.end - began_);
     Begin(given_up.best, pass.end);
@@ -135,6 +142,7 @@ int GoodputGuard::LoadOf(const GuardPass& pass) {
   const double power = std::log2(std::max(1.0, sorted[kRecent / 2]));
   const bool mixed = pass.followers < 0.75 * pass.sessions;
   const int mix = mixed ? 1 : 0;
+  // Hysteresis: a load on the border of two powers keeps its statistics.
   if (load_ >= 0 && load_ / kLoads == mix && IsNear(load_ % kLoads, power)) {
     return load_;
   }
@@ -156,6 +164,8 @@ ArmContrasts::Beliefs GoodputGuard::Prior(int load) const {
         const Load& neighbour = loads_[load - power + other];
         if (!neighbour.measured) continue;
         const ArmContrasts::Belief belief = neighbour.contrasts.Get(arm);
+        // Precision-weighted mean: neighbours count less, the further they are
+        // and the less certain.
         const double precision =
             1 / (belief.variance + kNeighbourVariance * far * far);
         weight += precision;
@@ -172,6 +182,7 @@ void GoodputGuard::Enter(int index, absl::Time now) {
   Load& load = loads_[index];
   if (!load.measured) {
     load.contrasts = ArmContrasts(Prior(index));
+    // Not stale at once: nothing was tried yet.
     load.tried.fill(now);
     load.budget = kFirstBudgetSeconds;
     const double sessions = std::exp2(index % kLoads);
@@ -181,6 +192,8 @@ void GoodputGuard::Enter(int index, absl::Time now) {
     }
   } else {
     load.contrasts.Age(absl::ToDoubleSeconds(now - load.used));
+    // Loads come and go; the level of goodput is that of the moment, what an
+    // arm adds is not.
     load.contrasts.ForgetLevel();
     for (Noise& noise : load.noise) noise.last_passes = 0;
   }
@@ -210,6 +223,8 @@ bool GoodputGuard::IsHopeless() const {
 bool GoodputGuard::IsComplete(const GuardPass& pass) const {
   if (slice_.tokens == 0 || slice_.passes == 0) return false;
   if (probing_ && IsHopeless()) return true;
+  // Every follower has had its round at least once, so no session is left
+  // out of the mean.
   if (slice_.rounds < pass.followers) return false;
   return slice_.passes >= kSlicePasses || slice_.seconds >= kSliceSeconds;
 }
@@ -224,6 +239,8 @@ void GoodputGuard::NoteNoise(Load& load, DraftArm arm, double log_rate) {
     }
     if (noise.last_passes > 0) {
       const double difference = log_rate - noise.last;
+      // Two slices of the same arm in a row differ by noise alone; this is an
+      // unbiased estimate of one pass's variance.
       const double variance =
           difference * difference / (1 / passes + 1 / noise.last_passes);
       noise.weight = std::min(noise.weight + 1, kMaxNoiseWeight);
@@ -272,6 +289,8 @@ void GoodputGuard::Finish(absl::Time now) {
   seconds += seconds == 0 ? slice_.seconds : 0.2 * (slice_.seconds - seconds);
 
   load.best = Best(load);
+  // A budget that fills slowly bounds what probing costs in the long run,
+  // whatever Worth believes.
   if (load.budget < kMaxBudgetSeconds) {
     load.budget += slice_.seconds * kBudgetShare;
   }
@@ -316,6 +335,7 @@ double GoodputGuard::Worth(const Load& load, DraftArm arm,
     gain = std::max(gain, ExpectedGain(lead, learning));
   }
   const double seconds = slices * SliceSeconds(load, arm);
+  // Gains last until the horizon, costs are paid now.
   return std::max(0.0, kHorizonSeconds - seconds) * gain -
          seconds * Behind(load, arm);
 }

@@ -47,9 +47,13 @@ void PassShares::Count(const std::vector<PassDemand>& demands) {
       caller.served = std::max(caller.served, virtual_time_);
       least = std::min(least, caller.served);
     }
+    // Kept while the caller waits for its clients: RowLimit prices a pass by
+    // what it usually asks for.
     if (caller.round_rows > 0) caller.usual_rows = caller.round_rows;
     ++it;
   }
+  // The least served caller with work sets the clock. It never falls, since no
+  // caller with work is below it.
   if (least < std::numeric_limits<double>::infinity()) virtual_time_ = least;
 }
 
@@ -111,6 +115,8 @@ std::vector<size_t> PassShares::ChooseRounds(
       return demands[a].order > demands[b].order;
     });
   }
+  // Prompts keep a part of the pass even if rounds could fill it; otherwise a
+  // busy server would never admit anyone.
   budget_ = PassBudget(rows_, static_cast<int32_t>(std::min<int64_t>(
                                   {text, text_rows_, rows_ - 1,
                                    std::max(kMinTextRows, row_limit_ / 2)})));
@@ -134,6 +140,8 @@ std::vector<size_t> PassShares::ChooseRounds(
     }
     const size_t index = next->second.back();
     const int32_t rows = demands[index].round_rows;
+    // A caller's first round is always taken, or a limit below one round would
+    // starve it.
     if (begun.count(next->first) > 0 && taken_ + rows > row_limit_) {
       queues.erase(next);
       continue;
@@ -152,6 +160,7 @@ std::vector<size_t> PassShares::ChooseRounds(
 void PassShares::Drop(const PassDemand& demand) {
   budget_.GiveBack(demand.round_rows);
   taken_ -= demand.round_rows;
+  // A negative charge: the rows were not used.
   Charge(callers_[demand.caller], -int64_t{demand.round_rows});
 }
 
@@ -181,6 +190,8 @@ std::vector<int32_t> PassShares::ChooseText(
     for (auto& [name, own] : prompts) {
       Caller& caller = callers_[name];
       if (own.granted == own.wanted) continue;
+      // Fewest rows served first, slice by slice: each slice is charged before
+      // the next is given.
       if (least != nullptr && caller.served >= least->served) continue;
       least = &caller;
       next = &own;

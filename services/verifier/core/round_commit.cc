@@ -30,16 +30,21 @@ std::vector<int32_t> CommitPath(Session& session,
   }
   result.stats.dropped_nodes =
       tree.size() - static_cast<int32_t>(round.kept_nodes.size());
+  // Outputs of rows that were left out are -1, which no draft token equals:
+  // acceptance ends there.
   const Acceptance accepted = Accept(tree, result.row_tokens, acceptable);
 
   std::vector<int32_t> rows = {0};
   for (const int32_t node : accepted.path) {
     CommitToken(session, tree.tokens()[node]);
     result.tokens.push_back(outputs[rows.back()]);
+    // The rest of the path was drawn beyond the end of the output.
     if (session.finish != FinishReason::kNone) return rows;
     result.path.push_back(node);
     rows.push_back(round.row_of_node[node]);
   }
+  // The target's own token after the last accepted node: the round is never
+  // empty.
   CommitToken(session, accepted.bonus_token);
   result.tokens.push_back(outputs[rows.back()]);
   return rows;
@@ -73,12 +78,15 @@ RoundResult CommitRound(Session& session, const PassStats& pass,
     for (int32_t row = 0; row < round.rows(); ++row) {
       const int32_t node = row == 0 ? -1 : round.kept_nodes[row - 1];
       std::vector<TokenLogprob>& top = outputs[row].top_logprobs;
+      // The backend reports as many as any session of the pass asked for.
       if (top.size() > static_cast<size_t>(candidates)) top.resize(candidates);
       result.row_candidates[node + 1] = std::move(top);
     }
   }
   const int32_t logprobs = session.request.sampling.logprobs;
   for (SampledToken& token : result.tokens) {
+    // Computed for candidates or for other sessions; this client did not ask
+    // for them.
     if (logprobs < 0) token.logprob = 0.0f;
     const size_t wanted = static_cast<size_t>(std::max(logprobs, 0));
     if (token.top_logprobs.size() > wanted) token.top_logprobs.resize(wanted);

@@ -26,6 +26,8 @@ void LayOutRows(const RoundLimits& limits, TokenId last_token,
     const int32_t parent = parents[node];
     const bool is_probe = tree.is_probe(node);
     depth[node] = parent == kRootParent ? 1 : depth[parent] + 1;
+    // A node whose parent has no row has no row either: its context would be
+    // missing.
     const int32_t parent_row =
         parent == kRootParent ? 0 : round.row_of_node[parent];
     if (parent_row < 0 || tokens[node] >= limits.vocab_size ||

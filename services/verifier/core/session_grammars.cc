@@ -21,6 +21,8 @@ SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
     return absl::FailedPreconditionError(
         "constraint: this verifier has no tokenizer");
   }
+  // The address is a safe key, because `kept.grammar` keeps the object alive;
+  // equal constraints share one grammar through the cache.
   Kept& kept = kept_[grammar.get()];
   if (kept.live == nullptr) {
     kept.live = std::make_shared<grammar::LiveGrammar>(grammar, vocabulary_);
@@ -30,6 +32,8 @@ SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
   kept.last_used = ++uses_;
   auto text = std::make_unique<grammar::ConstrainedText>(
       kept.live, std::move(end_tokens));
+  // With the new text counted as in use, so that its own grammar is not what
+  // goes.
   const bool has_room = MakeRoom();
   int64_t callers = 0;
   for (const auto& [key, each] : kept_) {
@@ -37,6 +41,7 @@ SessionGrammars::Begin(std::shared_ptr<const grammar::Grammar> grammar,
       callers += each.live->bytes();
     }
   }
+  // One caller may hold half: others must still be able to begin.
   if (has_room && callers <= max_bytes_ / 2) return text;
   text.reset();
   MakeRoom();  // without this one, if no other session uses it
@@ -68,6 +73,8 @@ bool SessionGrammars::MakeRoom() {
     --left;
     kept_.erase(oldest->grammar.get());
   }
+  // What is free is shared out evenly, with a floor, so that a grammar can
+  // always grow a little.
   const int64_t each =
       std::max((max_bytes_ - bytes) / std::max<int64_t>(std::ssize(kept_), 1),
                grammar::LiveGrammar::kLeastGrowth);

@@ -55,6 +55,7 @@ class SessionMasks : public AllowedTokens {
     }
     held_ = *std::move(masks);
     for (const std::shared_ptr<const grammar::TokenBits>& mask : held_) {
+      // A null mask: the row follows a draft that the constraint forbids.
       rows_.push_back(mask == nullptr ? nullptr : mask->data());
     }
     if (session_.round.has_value()) {
@@ -110,6 +111,7 @@ VerifyEngine::VerifyEngine(const VerifyEngineOptions& options,
       guard_(options.guard, options.arm_hook),
       model_fault_(FaultOf(options.model_fault)) {
   FORETOKEN_CHECK(options_.Validate().ok());
+  // chain_ is -1, 0, 1, ...: parents of a prompt's rows; rows_ is 0, 1, 2, ....
   std::iota(chain_.begin(), chain_.end(), -1);
   std::iota(rows_.begin(), rows_.end(), 0);
 }
@@ -165,6 +167,7 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   FORETOKEN_RETURN_IF_ERROR(model_fault_);
   FORETOKEN_RETURN_IF_ERROR(Check(request));
   FORETOKEN_RETURN_IF_ERROR(sessions_.CheckRoom());
+  // Before the session takes memory.
   if (request.deadline <= clock_()) {
     return absl::DeadlineExceededError("the deadline has passed");
   }
@@ -174,6 +177,8 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
         session.text,
         grammars_.Begin(std::move(request.grammar), request.sampling.end_tokens,
                         request.caller));
+    // A replayed session comes with output: the constraint has to follow it
+    // before masks are made.
     session.text->Append(
         absl::MakeConstSpan(request.tokens).subspan(request.prompt_length));
     const absl::Status& kept = session.text->status();
@@ -188,6 +193,7 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   } else if (!request.constraint.empty()) {
     return absl::InternalError("constraint: it was not compiled");
   }
+  // Tokens first; moving the request afterwards leaves it without them.
   session.tokens = std::move(request.tokens);
   session.request = std::move(request);
   admission_.NoteChange();
@@ -220,6 +226,8 @@ absl::Status VerifyEngine::Submit(SessionId id, RoundRequest request,
   round.request = std::move(request);
   round.order = next_order_++;
   round.arrived = arrived.has_value() ? *arrived : clock_();
+  // Laid out on arrival, so that its number of rows is known when the pass is
+  // planned.
   LayOutRows(LimitsOf(session), session.tokens.back(), round);
   session.follows_guard = round.request.arm != DraftArm::kNone;
   session.round = std::move(round);
@@ -237,6 +245,7 @@ absl::Status VerifyEngine::Close(SessionId id) {
 bool VerifyEngine::HasWork() const {
   const absl::Time now = clock_();
   for (const auto& [id, session] : sessions_) {
+    // An expired deadline is work: the session has to be told.
     if (session.request.deadline <= now) return true;
     if (!session.has_work()) continue;
     if (session.kv.is_open() || admission_.may_admit()) return true;
@@ -296,6 +305,8 @@ PassReport VerifyEngine::RunPass() {
   }
   ++totals_.passes;
   for (size_t i = 0; i < plan.size(); ++i) {
+    // NaN of one session fails the pass of all: each is run again alone, so
+    // that only the session that causes it fails.
     if (absl::IsDataLoss(status)) {
       RunAlone(plan[i], report);
     } else {
@@ -322,6 +333,7 @@ std::pair<int32_t, int32_t> VerifyEngine::CountDecoding() const {
     if (!session.prefill_reported || session.finish != FinishReason::kNone) {
       continue;
     }
+    // A client that does not come back does not count as load.
     if (!session.round.has_value() && now - session.idle_since > kMaxPause) {
       continue;
     }
@@ -363,6 +375,7 @@ void VerifyEngine::ExpireDeadlines(PassReport& report) {
     admission_.NoteGivenUp(session);
     expired.push_back(id);
   }
+  // In a second step, since failing a session erases it from the map.
   for (const SessionId id : expired) {
     Fail(id, absl::DeadlineExceededError("the deadline has passed"), report);
   }
@@ -389,6 +402,7 @@ std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
     }
   }
   AddRecentCallers(now, demands);
+  // Rounds first, then prompts in what is left.
   std::vector<Share> plan;
   std::map<Session*, size_t> chosen;
   for (const size_t i : shares_.ChooseRounds(demands, any_timing_)) {
@@ -397,6 +411,8 @@ std::vector<VerifyEngine::Share> VerifyEngine::PlanPass(PassReport& report) {
   }
   ReserveRounds(plan, report);
   for (const Share& share : plan) chosen.erase(share.session);
+  // Charges of rounds that fell out of the plan are given back, or their
+  // callers would pay for rows that did not run.
   for (const auto& [session, i] : chosen) shares_.Drop(demands[i]);
   for (size_t i = 0; i < admitted.size(); ++i) {
     // Reserving may have preempted it; sessions with text are never removed.
@@ -417,6 +433,8 @@ void VerifyEngine::AddRecentCallers(absl::Time now,
     return now - caller.second.answered >= kRoundTrip;
   });
   if (recent_callers_.empty()) return;
+  // A single caller, present already, delays nobody: its limits need no second
+  // entry.
   if (recent_callers_.size() == 1 && !demands.empty() &&
       recent_callers_.contains(demands.front().caller)) {
     return;
@@ -466,6 +484,8 @@ absl::Status VerifyEngine::ReserveRound(Session& session) {
   if (absl::IsResourceExhausted(reserved) && round.max_draft_depth > 0) {
     RoundLimits limits = LimitsOf(session);
     limits.drafts = false;
+    // Without drafts a round needs room for one token; it commits that
+    // instead of failing.
     LayOutRows(limits, session.tokens.back(), round);
     reserved = admission_.Reserve(session, session.kv.length() + 1);
   }
@@ -487,6 +507,7 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
                  : FinishRound(session, outputs, report);
     status = Annotate(status, "forward pass");
   }
+  // From the answer on, the client is waited for.
   session.idle_since = clock_();
   recent_callers_[session.request.caller] = {session.request.weight,
                                              session.idle_since};
@@ -499,6 +520,8 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
 
 absl::Status VerifyEngine::CheckModel(absl::Status data_loss) {
   if (model_fault_.ok()) model_fault_ = FaultOf(CheckLogits(*backend_));
+  // If the model itself yields no numbers, every session fails the same way,
+  // and the verifier should stop serving.
   return model_fault_.ok() ? std::move(data_loss) : model_fault_;
 }
 
@@ -535,11 +558,13 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
     PassSession& part = pass.emplace_back(session.kv.Share());
     int32_t candidates = 0;
     if (share.prefill_rows > 0) {
+      // Only what the cache did not have.
       part.tokens = absl::MakeConstSpan(session.tokens)
                         .subspan(session.kv.length(), share.prefill_rows);
       part.parents = absl::MakeConstSpan(chain_).first(share.prefill_rows);
       const bool gives_token =
           !session.is_replay() && share.prefill_rows == session.prefill_left();
+      // A replay's last token is committed already, so no token is drawn.
       part.outputs = gives_token ? RowOutputs::kLastRow : RowOutputs::kNone;
       if (gives_token) {
         limit(session, part, absl::MakeConstSpan(&session.tokens.back(), 1),
@@ -570,6 +595,7 @@ absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,
       absl::MakeConstSpan(rows_).first(rows), session.tokens));
   totals_.prefill_rows += rows;
   if (session.was_preempted) totals_.replayed_rows += rows;
+  // Reported once, though a preempted session reads its text again.
   if (session.prefill_left() > 0 || session.prefill_reported) {
     return absl::OkStatus();
   }
@@ -593,6 +619,7 @@ absl::Status VerifyEngine::FinishRound(Session& session,
   // Row 0 and the accepted drafts; the last new token has no KV yet.
   std::vector<int32_t> rows;
   RoundResult result = CommitRound(session, report.stats, outputs, rows);
+  // After CommitRound, which has appended the tokens whose KV this keeps.
   FORETOKEN_RETURN_IF_ERROR(session.kv.Commit(rows, session.tokens));
   ++totals_.rounds;
   totals_.rounds_with_drafts += result.stats.draft_rows > 0;

@@ -269,7 +269,7 @@ TEST_F(GenerateCommandTest, BadInputIsRefusedByNameAndStatus) {
 
 TEST_F(GenerateCommandTest, BadConstraintsAreRefusedByName) {
   const std::string invalid = "INVALID_ARGUMENT";
-  ExpectRefused({"--prompt", "a", "--regex", "a("}, invalid, "constraint: ");
+  ExpectRefused({"--prompt", "a", "--regex", "a("}, invalid, "--regex: ");
   ExpectRefused({"--prompt", "a", "--regex", ""}, invalid,
                 "--regex: it is empty");
   ExpectRefused({"--prompt", "a", "--choice", "b", "--choice", "\xFF"}, invalid,

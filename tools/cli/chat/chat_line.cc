@@ -31,9 +31,12 @@ constexpr Command kCommands[] = {
 ChatLine ParseChatLine(absl::string_view line) {
   const absl::string_view text = absl::StripAsciiWhitespace(line);
   if (text.empty()) return {};
+  // A second slash escapes the first, so that a message may begin with a slash;
+  // only one of the two is sent.
   if (absl::StartsWith(text, "//")) {
     return {ChatLine::Kind::kMessage, std::string(text.substr(1))};
   }
+  // Messages keep their outer spaces: indented code is part of the prompt.
   if (text.front() != '/') {
     return {ChatLine::Kind::kMessage, std::string(line)};
   }
@@ -42,6 +45,8 @@ ChatLine ParseChatLine(absl::string_view line) {
       absl::StripAsciiWhitespace(text.substr(name.size()));
   for (const Command& command : kCommands) {
     if (command.name != name) continue;
+    // An argument to a command that takes none is more likely a message that
+    // begins with a slash by mistake; /clear must not act on it.
     if (!argument.empty() && command.arguments.empty()) break;
     return {command.kind, std::string(argument)};
   }

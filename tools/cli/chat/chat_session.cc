@@ -25,6 +25,8 @@ ChatSession::ChatSession(const ModelChat& chat, ChatOptions options,
 absl::Status ChatSession::Run() {
   while (true) {
     const auto line = lines_.Next();
+    // A bad line, too long or not UTF-8, costs only itself: the conversation so
+    // far must survive a failed paste.
     if (!line.ok()) {
       outside_.note(std::string(line.status().message()));
       continue;
@@ -72,6 +74,7 @@ void ChatSession::SetMode(const std::string& mode) {
   if (!mode.empty()) {
     auto parsed = Mode::Parse(mode);
     if (!parsed.ok()) {
+      // A mode with a typing error leaves the current one in force.
       return outside_.note(std::string(parsed.status().message()));
     }
     mode_ = *std::move(parsed);
@@ -94,10 +97,15 @@ void ChatSession::SetSeed(const std::string& seed) {
 }
 
 absl::Status ChatSession::Answer(const std::string& message) {
+  // Added before the prompt is built, since the template needs the whole
+  // conversation; each failure below takes it back, so that an unanswered
+  // question does not stay in the context of the next one.
   conversation_.Add("user", message);
   GenerationRequest request = options_.request;
   request.mode = mode_;
   request.has_seed = true;
+  // A seed is always sent, so that the line after the answer can name one with
+  // which /seed repeats it.
   request.sampling.seed = seed_.has_value() ? *seed_ : outside_.draw_seed();
   ChatRequest chat;
   chat.messages = conversation_.Messages();
@@ -122,9 +130,14 @@ absl::Status ChatSession::Answer(const std::string& message) {
         written = outside_.write(painter.has_value() ? painter->Paint(delta)
                                                      : delta.text);
         FORETOKEN_RETURN_IF_ERROR(written);
+        // Ctrl-C is polled here only: an answer is stopped between two deltas,
+        // where its text is whole and the request can be cancelled.
         stopped = outside_.interrupted();
         return stopped ? absl::CancelledError("stopped") : absl::OkStatus();
       });
+  // Both tests are needed. `written` ends the program, since stdout is gone; a
+  // stop by the user is an error of the request too, but its text stays in the
+  // conversation.
   FORETOKEN_RETURN_IF_ERROR(written);
   FORETOKEN_RETURN_IF_ERROR(outside_.write(
       absl::StrCat(painter.has_value() ? painter->Finish() : "", "\n")));

@@ -35,6 +35,7 @@ constexpr std::array<int, 16> kColours = {
     168,  // rose
     62,   // violet
 };
+// A drafter without a colour would read past the table.
 static_assert(kColours.size() >= kDrafterNames.size());
 
 std::string ColourOf(DrafterId drafter) {
@@ -47,6 +48,7 @@ std::string ColourOf(DrafterId drafter) {
 
 bool HasColours(int file_descriptor) {
   const char* const no_colour = std::getenv("NO_COLOR");
+  // no-color.org: set and not empty turns colours off, whatever the value.
   return (no_colour == nullptr || *no_colour == '\0') &&
          isatty(file_descriptor) == 1;
 }
@@ -66,11 +68,18 @@ std::string DrafterPainter::Paint(const GenerationDelta& delta) {
     // A model may have more rows than its tokenizer has tokens; those write
     // nothing.
     detokenizer_.Push(delta.token_ids[i], text).IgnoreError();
+    // A token may complete no character, and then has no bytes to paint; the
+    // bytes it holds back are counted to the token that completes the
+    // character.
     if (!text.empty()) pieces_.push_back({text.size(), drafter});
   }
   text_ += delta.text;
   std::string out;
   size_t shown = 0;
+  // Invariant: pieces_ and text_ describe the same stream of bytes, shown so
+  // far. They advance at different speeds, because stop sequences hold text
+  // back and a delta may split a token's text, so only the part that both have
+  // is painted.
   while (shown < text_.size() && !pieces_.empty()) {
     Piece& piece = pieces_.front();
     const size_t bytes = std::min(piece.bytes, text_.size() - shown);
@@ -85,6 +94,8 @@ std::string DrafterPainter::Paint(const GenerationDelta& delta) {
 }
 
 std::string DrafterPainter::Finish() {
+  // Left over is text without a piece, such as the replacement of a character
+  // that the last token left incomplete: no drafter wrote it.
   return absl::StrCat(Change(DrafterId::kTarget), std::exchange(text_, {}));
 }
 

@@ -16,6 +16,7 @@
 namespace foretoken::cli {
 namespace {
 
+// Bounds the file that is loaded at start and written after every message.
 constexpr int kHistoryLines = 1000;
 
 class Edited final : public LineSource {
@@ -27,11 +28,14 @@ class Edited final : public LineSource {
     history_ = history_init();
     HistEvent event;
     history(history_, &event, H_SETSIZE, kHistoryLines);
+    // The same message sent many times takes one entry.
     history(history_, &event, H_SETUNIQUE, 1);
     if (!history_file_.empty()) {
       history(history_, &event, H_LOAD, history_file_.c_str());
     }
     edit_ = el_init("foretoken", stdin, stdout, stderr);
+    // The callbacks are C functions without a context argument; this is how
+    // they find the object.
     el_set(edit_, EL_CLIENTDATA, this);
     el_set(edit_, EL_PROMPT, &Edited::Prompt);
     el_set(edit_, EL_EDITOR, "emacs");
@@ -53,10 +57,13 @@ class Edited final : public LineSource {
     const char* const read = el_gets(edit_, &count);
     if (read == nullptr || count <= 0) {
       std::fputc('\n', stdout);
+      // EOF (Ctrl-D) leaves the cursor after the prompt; the shell's prompt
+      // belongs on a line of its own.
       return std::nullopt;
     }
     absl::string_view line(read, static_cast<size_t>(count));
     line = absl::StripSuffix(line, "\n");
+    // Before the checks: a dropped line may hold anything.
     if (std::exchange(dropped_, false)) return std::string();
     if (line.size() > kMaxLineBytes) {
       return absl::ResourceExhaustedError(

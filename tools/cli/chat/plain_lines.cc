@@ -16,6 +16,9 @@ class Plain final : public LineSource {
     std::string line;
     bool too_long = false;
     int c;
+    // Read by character to hold at most kMaxLineBytes: std::getline would take
+    // a line of any length into memory. The rest of a long line is consumed, or
+    // it would be read as the next message.
     while ((c = std::cin.get()) != std::char_traits<char>::eof() && c != '\n') {
       if (line.size() < kMaxLineBytes) {
         line.push_back(static_cast<char>(c));
@@ -27,6 +30,8 @@ class Plain final : public LineSource {
       return absl::ResourceExhaustedError(
           absl::StrCat("a line of more than ", kMaxLineBytes, " bytes"));
     }
+    // A last line without a newline is still a message; only EOF with nothing
+    // before it ends the input.
     if (c != '\n' && line.empty()) return std::nullopt;
     if (!IsValidUtf8(line)) {
       return absl::InvalidArgumentError("the line is not UTF-8");
@@ -44,6 +49,9 @@ std::string DefaultHistoryFile() {
     const char* const value = std::getenv(name);
     return std::string(value == nullptr ? "" : value);
   };
+  // XDG Base Directory Specification: a relative path in these variables is
+  // invalid and must be ignored. Without a place of its own the history is kept
+  // in memory only.
   std::filesystem::path state = variable("XDG_STATE_HOME");
   if (!state.is_absolute()) {
     const std::filesystem::path home = variable("HOME");

@@ -33,7 +33,11 @@ void ChatStatistics::Add(const GenerationSummary& summary) {
 }
 
 std::string ChatStatistics::Report() const {
+  // Speed counts the tokens after the first of each answer (decoded_tokens)
+  // over the time that they took: prefill would hide the speed of decoding.
   const double seconds = absl::ToDoubleSeconds(decode_time_);
+  // Accept length is committed tokens per round, bonus included, so plain
+  // decoding, which has no rounds to count, is 1.
   std::string report = absl::StrFormat(
       "%d answers of %d tokens, %.1f tokens/s, %.2f tokens a round; prompts of "
       "%d tokens, %d of them reused\n",

@@ -20,6 +20,9 @@ namespace {
 using grammar::Automaton;
 using grammar::JsonValue;
 
+// Nesting and size of a row of the test suite, whose lines hold a schema and
+// all of its instances; far above any of them, so that a damaged file fails
+// before it fills the memory.
 constexpr int kMaxDepth = 100;
 constexpr int64_t kMaxValues = 2'000'000;
 
@@ -31,6 +34,7 @@ double MicrosecondsSince(absl::Time start) {
 double Percentile(std::vector<double> values, double share) {
   if (values.empty()) return 0;
   std::sort(values.begin(), values.end());
+  // min() below is for a share of 1.
   const size_t rank =
       static_cast<size_t>(share * static_cast<double>(values.size()));
   return values[std::min(rank, values.size() - 1)];
@@ -58,6 +62,8 @@ struct Compiled {
 
 absl::StatusOr<Compiled> Compile(const std::string& schema) {
   grammar::GrammarBuilder builder;
+  // The parser's own limits still apply: a schema beyond them is a refusal of
+  // the row, "limit", not an error of the run.
   FORETOKEN_ASSIGN_OR_RETURN(
       grammar::JsonSchemaResult result,
       grammar::AddJsonSchema(schema, Options(), builder));
@@ -89,8 +95,12 @@ absl::StatusOr<GrammarBench::Row> GrammarBench::Run(absl::string_view line) {
   Row row;
   row.name = name->text;
   ++rows_;
+  // Parsing the row's JSON is not timed: a server is given the schema as text,
+  // so the schema is turned back into text first.
   const std::string text = grammar::JsonText(*schema);
   const absl::Time start = MonotonicNow();
+  // Compilation is timed with the automaton's start state, since no token can
+  // be masked before both exist.
   absl::StatusOr<Compiled> compiled = Compile(text);
   if (!compiled.ok()) {
     row.status =
@@ -104,6 +114,8 @@ absl::StatusOr<GrammarBench::Row> GrammarBench::Run(absl::string_view line) {
   compiles_.push_back(row.compile_us);
   row.unchecked = std::move(compiled->unchecked);
 
+  // One cache of masks for all tests of a row, as the requests of one schema
+  // share it in a server: the first instance pays for most masks.
   grammar::TokenMasks masks(automaton, vocabulary_);
   for (const JsonValue& test : tests->items) {
     const JsonValue* const valid = test.Find("valid");
@@ -115,8 +127,12 @@ absl::StatusOr<GrammarBench::Row> GrammarBench::Run(absl::string_view line) {
     ++row.tests;
     Automaton::State state = automaton.start();
     bool accepted = true;
+    // The instance is tokenized as the model would most likely write it; other
+    // tokenizations of the same text are not tried.
     for (const TokenId token : tokenizer_->Encode(grammar::JsonText(*data))) {
       const absl::Time begin = MonotonicNow();
+      // A mask for every position, as decoding would need it, although only one
+      // bit of it is read.
       const auto mask = masks.Mask(state);
       const double took = MicrosecondsSince(begin);
       masks_.push_back(took);
@@ -135,9 +151,12 @@ absl::StatusOr<GrammarBench::Row> GrammarBench::Run(absl::string_view line) {
       state = automaton.Step(state, vocabulary_->bytes(token));
     }
     if (row.status == "limit") break;
+    // Every token may be allowed and the text still end too early.
     accepted = accepted && automaton.Accepts(state);
+    // An instance marked invalid that is refused is a pass too.
     if (accepted == (valid->kind == JsonValue::kTrue)) continue;
     row.status = accepted ? "invalid_accepted" : "valid_rejected";
+    // Long instances are cut: the reason is for reading.
     row.reason = grammar::JsonText(*data).substr(0, 400);
     // A valid instance that is rejected is the worse fault of the two.
     if (!accepted) break;

@@ -15,15 +15,20 @@
 namespace foretoken::cli {
 namespace {
 
+// The string is split because \xFD7 would read on as one hexadecimal escape;
+// its length is given because it ends in a NUL.
 constexpr absl::string_view kMagic("\xFD"
                                    "7zXZ\0",
                                    6);
+// Bounds the expanded text, which lies in memory whole: a small file may expand
+// a thousandfold.
 constexpr uint64_t kMaxBytes = uint64_t{1} << 30;
 // Memory of the decoder; files that xz writes by default need a tenth.
 constexpr uint64_t kMaxDecoderBytes = uint64_t{1} << 30;
 
 absl::StatusOr<std::string> Expand(absl::string_view compressed) {
   lzma_stream stream = LZMA_STREAM_INIT;
+  // Concatenated streams are one file to xz, such as from parallel compressors.
   if (lzma_stream_decoder(&stream, kMaxDecoderBytes, LZMA_CONCATENATED) !=
       LZMA_OK) {
     return absl::ResourceExhaustedError("no memory for the xz decoder");
@@ -38,6 +43,8 @@ absl::StatusOr<std::string> Expand(absl::string_view compressed) {
   while (result == LZMA_OK) {
     stream.next_out = chunk.data();
     stream.avail_out = chunk.size();
+    // All input is given at once, so LZMA_FINISH holds from the first call;
+    // without it a truncated file would look like one that waits for more.
     result = lzma_code(&stream, LZMA_FINISH);
     text.append(reinterpret_cast<const char*>(chunk.data()),
                 chunk.size() - stream.avail_out);
@@ -64,6 +71,8 @@ absl::Status ForEachLine(
     const absl::StatusOr<std::string> text = Expand(file);
     if (!text.ok()) return Annotate(text.status(), path);
     int64_t number = 0;
+    // Numbered from 1 with empty lines included, as editors and LineReader
+    // count.
     for (const absl::string_view line : absl::StrSplit(*text, '\n')) {
       ++number;
       if (line.empty()) continue;

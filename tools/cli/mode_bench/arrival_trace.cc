@@ -18,6 +18,8 @@ namespace {
 
 constexpr char kTime[] = "TIMESTAMP";
 constexpr char kOutput[] = "GeneratedTokens";
+// Rows of the published traces are well under 100 bytes; the bound keeps a file
+// that is no trace from being read as one line.
 constexpr size_t kMaxRowBytes = 4096;
 constexpr size_t kMaxShown = 40;  // characters of a bad value in its error
 
@@ -28,10 +30,13 @@ struct Columns {
 };
 
 std::vector<absl::string_view> Cells(absl::string_view line) {
+  // The published files have Windows line ends.
   if (!line.empty() && line.back() == '\r') line.remove_suffix(1);
   return absl::StrSplit(line, ',');
 }
 
+// Columns are found by name: the traces of different years have them in
+// different orders, with further ones between.
 absl::StatusOr<Columns> ReadHeader(absl::string_view line) {
   const std::vector<absl::string_view> names = Cells(line);
   Columns columns;
@@ -61,11 +66,16 @@ struct Row {
 absl::StatusOr<Row> ReadRow(absl::string_view line, const Columns& columns) {
   const std::vector<absl::string_view> cells = Cells(line);
   const size_t needed = std::max(columns.time, columns.output) + 1;
+  // A header with more columns than the two is fine, so rows may be longer;
+  // only a row that ends before the later of the two is an error.
   if (cells.size() < needed) {
     return absl::InvalidArgumentError(
         absl::StrCat(cells.size(), " columns, want at least ", needed));
   }
   Row row;
+  // No time zone: only differences of times matter, and all rows of a file have
+  // the same one. %E*S reads fractions of any length; the traces have seven
+  // digits.
   if (!absl::ParseTime("%Y-%m-%d %H:%M:%E*S", cells[columns.time], &row.time,
                        nullptr)) {
     return WrongCell(kTime, cells[columns.time],
@@ -88,12 +98,16 @@ class TraceReader {
     }
     FORETOKEN_ASSIGN_OR_RETURN(const Row row, ReadRow(line, *columns_));
     if (arrivals_.empty()) first_ = last_ = row.time;
+    // Arrival offsets must not decrease: the open loop sends requests in this
+    // order and waits for each one's time.
     if (row.time < last_) {
       return absl::InvalidArgumentError(
           absl::StrCat("column ", kTime,
                        ": earlier than the row before, want rows in order "
                        "of time"));
     }
+    // Checked before the row is kept, so that a file of any size stays within
+    // the bound.
     if (arrivals_.size() == kMaxArrivals) {
       return absl::ResourceExhaustedError(
           absl::StrCat("want at most ", kMaxArrivals, " rows"));

@@ -17,6 +17,8 @@
 namespace foretoken::mode_bench {
 namespace {
 
+// A bound on the pause, so that a failed request ends the run soon even when
+// the next arrival is minutes away.
 constexpr absl::Duration kLongestPause = absl::Milliseconds(100);
 // Interval at which a request checks whether another has failed.
 constexpr absl::Duration kFailurePoll = absl::Milliseconds(100);
@@ -38,20 +40,26 @@ class Arrivals final : public GenerationListener {
       : outcome_(outcome), clock_(clock) {}
 
   bool OnDelta(const GenerationDelta& delta) override {
+    // The fingerprint comes with the first delta, which may have no tokens yet.
     if (delta.start.has_value()) {
       outcome_.numerics_fingerprint = delta.start->numerics_fingerprint;
     }
+    // Such a delta must not become a chunk: the time to the first token would
+    // be measured to it.
     if (delta.token_ids.empty()) return true;
     outcome_.chunks.push_back(
         {clock_(), static_cast<int64_t>(delta.token_ids.size())});
     outcome_.tokens.insert(outcome_.tokens.end(), delta.token_ids.begin(),
                            delta.token_ids.end());
+    // Never paused: a client that reads slowly would measure itself.
     return true;
   }
   void OnResult(const GenerationSummary& summary) override {
     outcome_.summary = summary;
   }
   void OnEnd(const absl::Status& status) override {
+    // Outside the lock: it is written before `status_`, and read only after
+    // WaitFor has seen that under mu_, which orders the two.
     outcome_.end = clock_();
     absl::MutexLock lock(&mu_);
     status_ = status;
@@ -89,16 +97,26 @@ class Runs {
   void Run(size_t index, absl::Time start) {
     LoadOutcome& outcome = outcomes_[index];
     outcome.prompt = work_[index].prompt;
+    // The time at which the request was due, not when its thread got to it:
+    // otherwise delays of the client's own would make a slow server look faster
+    // (coordinated omission).
     outcome.start = start;
     const auto arrivals = std::make_shared<Arrivals>(outcome, options_.clock);
     const auto call = generator_.Start(work_[index].request, arrivals);
     std::optional<absl::Status> end;
+    // Polls, because the failure of another request has no way to wake this
+    // one's listener.
     while (!(end = arrivals->WaitFor(kFailurePoll)).has_value()) {
+      // Called again at each poll until the request has ended; cancelling twice
+      // is harmless.
       if (failed()) call->Cancel();
     }
+    // Such an outcome has no first chunk, and its times would be undefined.
     if (end->ok() && outcome.tokens.empty()) {
       end = absl::InternalError("an answer without tokens");
     }
+    // Under an open loop refusals are a result of the measurement; in a closed
+    // loop, where the load is the benchmark's own choice, they are an error.
     if (refusals_allowed_ && IsRefusal(*end)) {
       outcome.refused = true;
     } else if (!end->ok()) {
@@ -109,6 +127,8 @@ class Runs {
 
   void Fail(absl::Status status) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
+    // The first error names the cause; those after it are mostly the
+    // cancellations that it led to.
     if (error_.ok()) error_ = std::move(status);
   }
   bool failed() const ABSL_LOCKS_EXCLUDED(mu_) {
@@ -124,6 +144,8 @@ class Runs {
     int64_t tokens = 0;
     for (const LoadOutcome& outcome : outcomes_) {
       for (const LoadOutcome::Chunk& chunk : outcome.chunks) {
+        // Tokens after `end` come while clients run out of work and the load
+        // falls; counting them, without their time, would overstate the rate.
         if (chunk.time <= end) tokens += chunk.tokens;
       }
     }
@@ -156,8 +178,12 @@ class OpenLoop {
   void Run(absl::Time start) {
     for (size_t i = 0; i < work_.size(); ++i) {
       const absl::Time due = start + work_[i].at;
+      // The queue holds only requests that are due. Late ones keep their due
+      // time, so their delay is measured.
       if (!WaitUntil(due)) break;
       if (Dispatch(i, due)) continue;
+      // Waiting for a free thread would turn the open loop into a closed one:
+      // the trace's load would no longer be what is measured.
       runs_.Fail(absl::ResourceExhaustedError(
           absl::StrCat(options_.max_in_flight,
                        " requests are running and the next is due: want a "
@@ -166,6 +192,8 @@ class OpenLoop {
     }
     {
       absl::MutexLock lock(&mu_);
+      // Threads end only when the queue is empty, so requests that are
+      // dispatched still run.
       closed_ = true;
     }
     for (std::thread& thread : threads_) thread.join();
@@ -183,6 +211,7 @@ class OpenLoop {
       const absl::Duration left = due - options_.clock();
       if (left <= absl::ZeroDuration()) return true;
       const absl::Duration pause = std::min(left, kLongestPause);
+      // Tests replace the pause along with the clock.
       if (options_.pause != nullptr) {
         options_.pause(pause);
       } else {
@@ -194,10 +223,16 @@ class OpenLoop {
 
   bool Dispatch(size_t index, absl::Time due) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
+    // Invariant: idle_ counts threads that run no request, the queued requests
+    // still to be taken included. A new thread is needed when each idle one has
+    // a request waiting for it.
     if (idle_ <= static_cast<int>(queue_.size())) {
       if (static_cast<int>(threads_.size()) >= options_.max_in_flight) {
         return false;
       }
+      // Counted here and not by the thread itself, so that the next Dispatch,
+      // which may come before it runs, does not start another for the same
+      // request.
       ++idle_;
       threads_.emplace_back([this] { Serve(); });
     }
@@ -222,6 +257,8 @@ class OpenLoop {
     if (queue_.empty()) return std::nullopt;
     const Due due = queue_.front();
     queue_.pop_front();
+    // With the request, under one lock: Dispatch must not see a thread as idle
+    // whose request has left the queue.
     --idle_;
     return due;
   }
@@ -247,6 +284,8 @@ double LoadOutcome::latency_ms() const {
 }
 
 int64_t LoadOutcome::decoded_tokens() const {
+  // The tokens of the first chunk came with prefill; decoding speed is that of
+  // those after it.
   return static_cast<int64_t>(tokens.size()) - chunks.front().tokens;
 }
 
@@ -258,6 +297,9 @@ void LoadOutcome::AppendTokenGaps(std::vector<double>& milliseconds) const {
   for (size_t i = 1; i < chunks.size(); ++i) {
     const double gap =
         absl::ToDoubleMilliseconds(chunks[i].time - chunks[i - 1].time);
+    // A round commits several tokens at once. Its gap is spread over them, one
+    // value for each, so that the percentiles are over tokens and compare with
+    // those of plain decoding.
     milliseconds.insert(milliseconds.end(), chunks[i].tokens,
                         gap / static_cast<double>(chunks[i].tokens));
   }
@@ -270,6 +312,8 @@ absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
   Runs runs(generator, work, options, /*refusals_allowed=*/false);
   absl::Mutex mu;
   size_t next = 0;
+  // The end of the steady state: from the moment when the first client finds no
+  // more work, fewer than `clients` requests run.
   absl::Time steady_end = absl::InfiniteFuture();
   const absl::Time start = options.clock();
   const auto client = [&] {
@@ -277,6 +321,7 @@ absl::StatusOr<LoadResult> RunClosedLoop(Generator& generator,
       size_t index;
       {
         absl::MutexLock lock(&mu);
+        // Tested under the same lock as `next`, so each request is taken once.
         if (next == work.size() || runs.failed()) {
           steady_end = std::min(steady_end, options.clock());
           return;
@@ -298,6 +343,8 @@ absl::StatusOr<LoadResult> RunOpenLoop(Generator& generator,
   Runs runs(generator, work, options, /*refusals_allowed=*/true);
   const absl::Time start = options.clock();
   OpenLoop(runs, work, options).Run(start);
+  // Until the last request has ended: an open loop has no steady state of its
+  // own, the trace sets the load.
   absl::Time end = start;
   for (const LoadOutcome& outcome : runs.outcomes()) {
     end = std::max(end, outcome.end);

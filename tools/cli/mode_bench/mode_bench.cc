@@ -14,6 +14,7 @@ namespace foretoken::mode_bench {
 namespace {
 
 constexpr char kBaseline[] = "off";
+// Fewer would leave a slice to the chance of a few prompts.
 constexpr int kLeastRequests = 8;  // of a slice, unless asked for
 constexpr int kWarmUpClients = 4;  // before an open loop
 // A request that takes longer ends the run.
@@ -22,6 +23,8 @@ constexpr absl::Duration kRequestTime = absl::Minutes(30);
 // "key=value", which cannot begin a mode.
 bool IsParameter(absl::string_view part) {
   const size_t equals = part.find('=');
+  // A colon before "=" belongs to the mode's own parameters:
+  // "crest:datastore=x" begins a mode.
   return equals != absl::string_view::npos &&
          part.substr(0, equals).find(':') == absl::string_view::npos;
 }
@@ -31,21 +34,28 @@ double DecodeRate(const LoadResult& slice) {
   double milliseconds = 0;
   for (const LoadOutcome& outcome : slice.outcomes) {
     if (outcome.refused) continue;
+    // The sum of times over the sum of tokens, so that a long answer weighs
+    // more than a short one, as it does for a server.
     tokens += outcome.decoded_tokens();
     milliseconds += outcome.decode_ms();
   }
+  // Every answer came in one chunk: there was no decoding to time.
   return milliseconds > 0 ? static_cast<double>(tokens) / milliseconds * 1e3
                           : std::numeric_limits<double>::quiet_NaN();
 }
 
 std::vector<double> LogsOf(const std::vector<double>& rates) {
   std::vector<double> logs;
+  // Speeds are compared as ratios, and a mean of logarithms treats twice as
+  // fast and half as fast alike.
   for (const double rate : rates) logs.push_back(std::log(rate));
   return logs;
 }
 
 std::vector<double> LogRatiosOf(const std::vector<double>& own,
                                 const std::vector<double>& other) {
+  // Pairs are matched by number: both were measured next to each other, so slow
+  // changes of the machine cancel out.
   FORETOKEN_CHECK(own.size() == other.size());
   std::vector<double> logs;
   for (size_t pair = 0; pair < own.size(); ++pair) {
@@ -130,6 +140,8 @@ std::vector<double> CellResult::LogDecodeRatios(const CellResult& other) const {
 }
 
 absl::Status ModeBench::Check(const ModeBenchOptions& options) {
+  // Every bad mode is found before anything is measured; the run may take
+  // hours.
   for (const std::string& mode : options.modes) {
     FORETOKEN_RETURN_IF_ERROR(Annotate(Mode::Parse(mode).status(), "--modes"));
   }
@@ -139,6 +151,7 @@ absl::Status ModeBench::Check(const ModeBenchOptions& options) {
         "--modes: must include off, the baseline");
   }
   if (options.open_loop()) return absl::OkStatus();
+  // With fewer requests than clients a slice would never reach its concurrency.
   for (const int clients : options.concurrency) {
     if (options.RequestsOf(clients) >= clients) continue;
     return absl::InvalidArgumentError(
@@ -160,6 +173,7 @@ ModeBench::ModeBench(const ModeBenchOptions& options,
                                    : options.concurrency) {
   for (const std::string& text : options.modes) {
     absl::StatusOr<Mode> mode = Mode::Parse(text);
+    // Check has parsed it before.
     FORETOKEN_CHECK(mode.ok());
     modes_.push_back(*std::move(mode));
   }
@@ -176,6 +190,8 @@ ModeBench::ModeBench(const ModeBenchOptions& options,
   }
 }
 
+// The trace is not replayed for the warm-up: it only has to load weights,
+// compile grammars and grow caches.
 int ModeBench::WarmUpClients() const {
   return options_.open_loop()
              ? std::min(kWarmUpClients, options_.RequestsOf(0))
@@ -199,6 +215,8 @@ std::vector<LoadRequest> ModeBench::MakeWork(int pair, int clients,
   const size_t count = options_.RequestsOf(clients);
   // Each pair continues where the one before ended. A trace is cut into whole
   // windows, so that times increase.
+  // Every mode of a pair gets the same prompts, as `first` depends on the pair
+  // alone.
   const size_t first = options_.open_loop()
                            ? pair % (options_.arrivals.size() / count) * count
                            : static_cast<size_t>(pair) * count;
@@ -219,6 +237,8 @@ std::vector<LoadRequest> ModeBench::MakeWork(int pair, int clients,
     if (!options_.open_loop()) continue;
     const Arrival& arrival = options_.arrivals[first + i];
     work[i].at = (arrival.at - options_.arrivals[first].at) / options_.speed;
+    // The output lengths of the trace are part of its load, so the model's own
+    // end is ignored; --max-tokens still caps them.
     request.max_tokens = std::min(arrival.output_tokens, options_.max_tokens);
     request.ignore_eos = true;
   }
@@ -228,10 +248,13 @@ std::vector<LoadRequest> ModeBench::MakeWork(int pair, int clients,
 absl::StatusOr<LoadResult> ModeBench::RunSlice(size_t mode, int clients,
                                                bool open_loop,
                                                std::vector<LoadRequest> work) {
+  // A scope of its own for each slice: a drafter that learned from another
+  // mode's outputs would make the order of modes matter.
   const std::string scope = absl::StrCat(options_.scope, "-", slices_++);
   const absl::Time deadline = load_.clock() + kRequestTime;
   for (LoadRequest& request : work) {
     request.request.cache_scope = scope;
+    // The deadline counts from when the request is sent.
     request.request.deadline = deadline + request.at;
   }
   absl::StatusOr<LoadResult> slice =
@@ -243,12 +266,16 @@ absl::StatusOr<LoadResult> ModeBench::RunSlice(size_t mode, int clients,
       open_loop ? absl::StrCat("mode ", name)
                 : absl::StrCat("mode ", name, ", ", clients, " at once")));
   for (size_t i = 0; i < work.size(); ++i) {
+    // Every output is compared with that of the first mode that answered the
+    // prompt: a benchmark of a lossless method that does not check losslessness
+    // may measure something else.
     const LoadOutcome& outcome = slice->outcomes[i];
     if (outcome.refused) continue;
     FORETOKEN_RETURN_IF_ERROR(outputs_.Add(name, outcome.prompt, outcome.tokens,
                                            work[i].request.max_tokens));
     result_.numerics_fingerprint = outcome.numerics_fingerprint;
   }
+  // No rate, and its logarithm would be infinite.
   if (slice->tokens_per_s > 0) return slice;
   return absl::UnavailableError(
       absl::StrCat("mode ", name, ": all requests of a slice were refused"));
@@ -257,6 +284,8 @@ absl::StatusOr<LoadResult> ModeBench::RunSlice(size_t mode, int clients,
 absl::Status ModeBench::WarmUp() {
   const int clients = WarmUpClients();
   for (size_t mode = 0; mode < modes_.size(); ++mode) {
+    // The first pair's prompts, whose KV no scope shares with the measured
+    // slices.
     std::vector<LoadRequest> work = MakeWork(0, clients, modes_[mode]);
     work.resize(WarmUpRequests());
     FORETOKEN_RETURN_IF_ERROR(
@@ -293,6 +322,8 @@ absl::StatusOr<ModeBenchResult> ModeBench::Run() {
   for (int pair = 0; more; ++pair) {
     more = false;
     for (size_t group = 0; group < clients_.size(); ++group) {
+      // All modes of a group have the same number of pairs, so the baseline's
+      // cell or any other will do.
       const int done = static_cast<int>(Cell(group, 0).tokens_per_s.size());
       if (!schedule_.NeedsMore(done, Ratios(group))) continue;
       more = true;

@@ -16,6 +16,7 @@ namespace foretoken::mode_bench {
 namespace {
 
 Json Number(double value) {
+  // JSON has no NaN; null means unknown.
   return std::isfinite(value) ? Json(value) : Json();
 }
 
@@ -51,6 +52,8 @@ Json ConcurrencyJson(const CellResult& cell) {
 }
 
 Interval RatioTo(const CellResult& baseline, const CellResult& cell) {
+  // Exactly 1 by definition; an interval computed from the cell itself would
+  // have no width either.
   if (cell.baseline) return {1, 1, 1};
   return GeometricInterval(cell.LogRatios(baseline));
 }
@@ -66,6 +69,8 @@ Json PhasesJson(const CellResult& cell) {
                             : Json(sum_ms / static_cast<double>(cell.rounds));
   };
   // Server and client have clocks of their own.
+  // Not negative: the three times come from two clocks, so their difference may
+  // be off by a little.
   const double other =
       std::max(0.0, cell.decode_ms - cell.draft_ms - cell.verify_ms);
   return {{"draft", of_round(cell.draft_ms)},
@@ -102,6 +107,8 @@ Json RunJson(const CellResult& cell, const CellResult& baseline) {
   return row;
 }
 
+// Mode auto may shorten or skip a draft as it sees fit; the other modes are
+// named for what they draft.
 bool PromisesWholeDrafts(const CellResult& cell) { return cell.mode != "auto"; }
 
 // The cells of one concurrency that are reported.
@@ -110,6 +117,8 @@ class Group {
   Group(absl::Span<const CellResult> cells,
         const std::set<std::string>& left_out) {
     for (const CellResult& cell : cells) {
+      // The baseline stays known even if it is left out, since all ratios refer
+      // to it.
       if (left_out.count(cell.mode) == 0) cells_.push_back(&cell);
       if (cell.baseline) baseline_ = &cell;
     }
@@ -123,6 +132,8 @@ class Group {
     std::vector<const CellResult*> others;
     std::vector<std::vector<double>> rates;
     for (const CellResult* const cell : cells_) {
+      // The baseline given twice measures noise; the repeated one must not
+      // become the best other mode.
       const bool repeated = cell->mode == baseline_->mode && !cell->baseline;
       if (cell->mode == own.mode || repeated) continue;
       others.push_back(cell);
@@ -145,6 +156,8 @@ class Group {
 std::vector<Group> Groups(const ModeBenchResult& result, size_t modes) {
   const std::set<std::string> left_out = ModesLeftOut(result);
   std::vector<Group> groups;
+  // Cells are in order of concurrency, then of modes, so a group is a run of
+  // `modes` cells.
   for (size_t at = 0; at < result.cells.size(); at += modes) {
     groups.emplace_back(absl::MakeConstSpan(result.cells).subspan(at, modes),
                         left_out);
@@ -171,6 +184,8 @@ Json LeftOutJson(const ModeBenchResult& result) {
 
 Json PooledJson(const std::vector<Group>& groups) {
   Json pooled = Json::array();
+  // All groups leave out the same modes, so index `mode` means the same one in
+  // each.
   for (size_t mode = 0; mode < groups.front().cells().size(); ++mode) {
     const CellResult& first = *groups.front().cells()[mode];
     if (first.baseline) continue;
@@ -215,6 +230,7 @@ Json MethodJson(const ModeBenchOptions& options, size_t prompts,
 // --- Markdown ----------------------------------------------------------------
 
 std::string Shown(const Json& value, int digits) {
+  // Unknown values are null, see Number.
   return value.is_number()
              ? absl::StrFormat("%.*f", digits, value.get<double>())
              : "?";
@@ -293,6 +309,8 @@ Json ModeBenchJson(const ModeBenchOptions& options, size_t prompts,
   Json runs = Json::array();
   Json best = Json::array();
   for (const Group& group : groups) {
+    // Cells of modes that are left out are not in the group; LeftOutJson says
+    // why.
     for (const CellResult* const cell : group.cells()) {
       runs.push_back(RunJson(*cell, group.baseline()));
       if (cell->mode != "auto") continue;

@@ -21,6 +21,8 @@ absl::Status OutputCheck::Add(const std::string& mode, size_t prompt,
   const auto [entry, added] = references_.try_emplace(prompt);
   Reference& reference = entry->second;
   if (!added) {
+    // Only as far as both requests were allowed to run: a shorter limit cuts
+    // the same output earlier.
     const auto limit =
         static_cast<size_t>(std::min(max_tokens, reference.max_tokens));
     const absl::Span<const TokenId> got = tokens.subspan(0, limit);
@@ -28,6 +30,8 @@ absl::Status OutputCheck::Add(const std::string& mode, size_t prompt,
         absl::MakeConstSpan(reference.tokens).subspan(0, limit);
     const auto differ =
         std::mismatch(got.begin(), got.end(), want.begin(), want.end());
+    // Both ends are tested: an output that stops early is as wrong as a
+    // different token.
     if (differ.first != got.end() || differ.second != want.end()) {
       const size_t position = differ.first - got.begin();
       return absl::DataLossError(absl::StrCat(
@@ -36,6 +40,8 @@ absl::Status OutputCheck::Add(const std::string& mode, size_t prompt,
           " in mode ", reference.mode));
     }
     compared_ += static_cast<int64_t>(got.size());
+    // The longest output seen is the reference, so that later ones are compared
+    // over all of their length.
     if (max_tokens <= reference.max_tokens) return absl::OkStatus();
   }
   reference = {mode, {tokens.begin(), tokens.end()}, max_tokens};

@@ -54,6 +54,7 @@ struct Plot {
 };
 
 std::string Escaped(absl::string_view text) {
+  // Names come from the command line and land in SVG text.
   return absl::StrReplaceAll(
       text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}});
 }
@@ -65,6 +66,8 @@ Plot ReadRuns(const Json& runs) {
   Json last;
   for (const Json& run : runs) {
     const Json& concurrency = run["concurrency"];
+    // A change of concurrency starts a new column, and the lines begin anew
+    // with the first mode.
     if (plot.columns.empty() || concurrency != last) {
       plot.columns.push_back(concurrency.is_null()
                                  ? "trace"
@@ -77,6 +80,7 @@ Plot ReadRuns(const Json& runs) {
       plot.lines.push_back({run["mode"].get<std::string>(), {}});
     }
     const double ratio = run["ratio_to_off"].get<double>();
+    // One pair has no interval: the bar shrinks to the point.
     const auto limit = [&](const char* field) {
       return run[field].is_number() ? run[field].get<double>() : ratio;
     };
@@ -93,6 +97,7 @@ Plot ReadRuns(const Json& runs) {
 double TickStep(double span) {
   const double power = std::pow(10, std::floor(std::log10(span / 4)));
   for (const double factor : {1.0, 2.0, 2.5, 5.0}) {
+    // At most six intervals: more labels than that would touch at this height.
     if (span / (power * factor) <= 6) return power * factor;
   }
   return power * 10;
@@ -101,9 +106,13 @@ double TickStep(double span) {
 // Draws a plot on an axis of round numbers.
 class Canvas {
  public:
+  // At least 0.1, so that modes that are all close to 1 do not fill the height
+  // with noise.
   explicit Canvas(const Plot& plot)
       : plot_(plot), step_(TickStep(std::max(plot.high - plot.low, 0.1))) {
     low_ = std::floor(plot.low / step_) * step_;
+    // The small addend keeps the highest point off the frame if it lies on a
+    // tick.
     high_ = std::ceil(plot.high / step_ + 1e-9) * step_;
   }
 
@@ -166,6 +175,8 @@ class Canvas {
     const char* colour = kColours[index % kColours.size()];
     const std::string stroke =
         absl::StrFormat("stroke=\"%s\" stroke-width=\"1.8\"", colour);
+    // Intervals at the same column would hide each other; the lines are centred
+    // on it as a group.
     const double offset =
         kSpread * (static_cast<double>(index) -
                    static_cast<double>(plot_.lines.size() - 1) / 2);

@@ -27,6 +27,8 @@ Moments MomentsOf(absl::Span<const double> values) {
   for (const double value : values) {
     squares += (value - moments.mean) * (value - moments.mean);
   }
+  // Bessel's correction (count - 1) for the variance, then divided by count for
+  // that of the mean.
   moments.variance_of_mean = squares / (count - 1) / count;
   return moments;
 }
@@ -46,6 +48,8 @@ Percentiles PercentilesOf(std::vector<double> values) {
   if (values.empty()) return {kUnknown, kUnknown, kUnknown};
   std::sort(values.begin(), values.end());
   const auto at = [&](double share) {
+    // Nearest rank: the smallest value that at least this share of the values
+    // does not exceed. At least the first, also for a share of 0.
     const double rank = std::ceil(share * static_cast<double>(values.size()));
     return values[static_cast<size_t>(std::max(rank, 1.0)) - 1];
   };
@@ -54,10 +58,12 @@ Percentiles PercentilesOf(std::vector<double> values) {
 
 double Interval::relative_width() const {
   const double width = std::max(high - mean, mean - low) / mean;
+  // Unknown is as wide as can be, so that a schedule goes on measuring.
   return std::isfinite(width) ? width : std::numeric_limits<double>::infinity();
 }
 
 double StudentT(int degrees) {
+  // 0.975 quantiles for 1 to 30 degrees of freedom: two-sided 95 %.
   static constexpr std::array<double, 30> kTable = {
       12.7062, 4.3027, 3.1824, 2.7764, 2.5706, 2.4469, 2.3646, 2.3060,
       2.2622,  2.2281, 2.2010, 2.1788, 2.1604, 2.1448, 2.1314, 2.1199,
@@ -74,6 +80,8 @@ double StudentT(int degrees) {
 }
 
 Interval MeanInterval(absl::Span<const double> values) {
+  // NaN with fewer than two values, by the variance: the mean is then shown
+  // without limits.
   const Moments moments = MomentsOf(values);
   return WithError(moments.mean, StudentT(static_cast<int>(values.size()) - 1) *
                                      std::sqrt(moments.variance_of_mean));
@@ -91,6 +99,8 @@ Interval PooledRatio(absl::Span<const std::vector<double>> log_ratios) {
     ++cells;
     sum += moments.mean;
     variance += moments.variance_of_mean;
+    // The degrees of freedom of a sum of variances that were estimated from
+    // samples of different sizes: Welch and Satterthwaite.
     spread += moments.variance_of_mean * moments.variance_of_mean /
               static_cast<double>(cell.size() - 1);
   }
@@ -107,6 +117,9 @@ std::optional<BestComparison> CompareWithBest(
   if (own.size() < 2 || others.empty()) return std::nullopt;
   const auto chosen_by = [&](const std::vector<double>& rates) {
     double sum = 0;
+    // The best mode is chosen by even pairs and compared on odd ones. The same
+    // pairs for both would make the best look better than it is, since the
+    // luckiest of several is chosen.
     for (size_t pair = 0; pair < own.size(); pair += 2) sum += rates[pair];
     return sum;
   };

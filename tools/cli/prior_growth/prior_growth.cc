@@ -19,6 +19,7 @@ constexpr absl::Duration kGrace = absl::Seconds(2);
 // Refusals after which the growth gives up if there is no output at all.
 constexpr int64_t kMaxRefusals = 64;
 
+// Other errors come from the request itself and would come again.
 bool WorthAnotherTry(const absl::Status& status) {
   return absl::IsResourceExhausted(status) || absl::IsUnavailable(status);
 }
@@ -41,6 +42,8 @@ absl::Status PriorGrowth::Run(const std::function<void(int64_t)>& progress) {
     threads.emplace_back([this, &progress] { Work(progress); });
   }
   for (std::thread& thread : threads) thread.join();
+  // Some output is enough for a prior; how many requests failed is in
+  // refused().
   if (written_.tokens() > 0) return absl::OkStatus();
   absl::MutexLock lock(&mu_);
   return first_error_.ok()
@@ -67,6 +70,8 @@ void PriorGrowth::Work(const std::function<void(int64_t)>& progress) {
 }
 
 int64_t PriorGrowth::NextNumber() {
+  // At temperature 0 a prompt has one output, so each prompt is sent once;
+  // above, the seed differs by number and the prompts are used again.
   const bool repeats = options_.temperature > 0.0f;
   absl::MutexLock lock(&mu_);
   if (!repeats && next_ == static_cast<int64_t>(prompts_.size())) return -1;
@@ -101,8 +106,11 @@ GenerationRequest PriorGrowth::RequestOf(int64_t number) const {
 }
 
 void PriorGrowth::Failed(const absl::Status& status, bool again) {
+  // Read before mu_ is locked: WrittenText has a lock of its own, and the two
+  // are never held together.
   const bool barren = written_.tokens() == 0;
   absl::MutexLock lock(&mu_);
+  // The first error, because the later ones often only follow from it.
   if (first_error_.ok()) first_error_ = status;
   if (again) return;
   ++refused_;
@@ -124,6 +132,8 @@ void PriorGrowth::Write(int64_t number,
                    output.tokens.insert(output.tokens.end(),
                                         delta.token_ids.begin(),
                                         delta.token_ids.end());
+                   // Ends a request at its next delta: what it has written so
+                   // far is kept.
                    if (Over()) return absl::CancelledError("the time is over");
                    return absl::OkStatus();
                  })

@@ -16,17 +16,21 @@ absl::Status WrittenText::WriteRows(const std::string& path) {
     return absl::PermissionDeniedError(
         absl::StrCat(path, ": cannot be written"));
   }
+  // Set only now, as it marks that rows are written.
   rows_path_ = path;
   return absl::OkStatus();
 }
 
 void WrittenText::Add(const WrittenOutput& output) {
   absl::MutexLock lock(&mu_);
+  // A prior has a size: the output that reaches it is cut, and the rest of the
+  // running requests is dropped.
   const int64_t size = std::min(static_cast<int64_t>(output.tokens.size()),
                                 max_tokens_ - tokens_);
   if (size <= 0) return;
   corpus_.insert(corpus_.end(), output.tokens.begin(),
                  output.tokens.begin() + static_cast<ptrdiff_t>(size));
+  // No n-gram may reach across two outputs that never followed each other.
   corpus_.push_back(kDocumentBorder);
   ++outputs_;
   tokens_ += size;

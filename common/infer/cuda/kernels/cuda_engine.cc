@@ -32,6 +32,8 @@ constexpr ModuleCode kModuleCode = {  // cmake/Cuda.cmake
     FORETOKEN_CUDA_WARPGROUPS};
 
 // No exception leaves the module.
+// The caller may be built with other C++ flags, and an exception must not cross
+// a C interface.
 template <typename Call>
 DeviceStatus Guarded(const Call& call) {
   try {
@@ -47,6 +49,8 @@ DeviceStatus Guarded(const Call& call) {
 // options' least: then the rows of a long prompt are one slab. 0: no more.
 int64_t AttentionBytesOf(int64_t memory_bytes) {
   size_t free_bytes = 0, total_bytes = 0;
+  // Small devices keep the options' least: there the memory is better used for
+  // KV.
   if (memory_bytes < int64_t{32} << 30 ||
       cudaMemGetInfo(&free_bytes, &total_bytes) != cudaSuccess) {
     return 0;
@@ -57,6 +61,8 @@ int64_t AttentionBytesOf(int64_t memory_bytes) {
 class CudaEngine : public DeviceEngine {
  public:
   ~CudaEngine() override {
+    // Destructors of the members free memory on the current device, which
+    // another engine of the process may have changed.
     (void)cudaSetDevice(options_.device);
     runner_.reset();
     if (stream_ != nullptr) (void)cudaStreamDestroy(stream_);
@@ -64,6 +70,8 @@ class CudaEngine : public DeviceEngine {
 
   DeviceStatus Create(const DeviceShape& shape, const DeviceOptions& options) {
     options_ = options;
+    // Twice: the shape is checked before the device is touched, and made again
+    // once the device's memory decides attention_bytes.
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         EngineShape::Create(shape, options, &shape_));
     FORETOKEN_DEVICE_RETURN_IF_ERROR(OpenDevice());
@@ -71,8 +79,12 @@ class CudaEngine : public DeviceEngine {
         std::max(options.attention_bytes, AttentionBytesOf(memory_bytes_));
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         EngineShape::Create(shape, options_, &shape_));
+    // Non-blocking: another engine's work on the default stream must not be
+    // waited for.
     FORETOKEN_CUDA_RETURN_IF_ERROR(
         cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "stream");
+    // Sets the shared memory that kernels may use and loads them, now rather
+    // than in the first pass.
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareGemm(Limits()),
                                    "kernels of the products");
     FORETOKEN_CUDA_RETURN_IF_ERROR(PrepareAttention(Limits()),
@@ -106,10 +118,13 @@ class CudaEngine : public DeviceEngine {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           weights_.Finish(cosines, sines, stream_));
+      // Programmatic launches (overlap) exist from Hopper on.
       auto runner = std::make_unique<PassRunner>(
           shape_, weights_, stream_, Limits(), options_.graphs,
           options_.overlap && capability_ >= kOverlapCapability);
       FORETOKEN_DEVICE_RETURN_IF_ERROR(runner->Create(options_));
+      // Errors of the allocations and fills show here, while the engine can
+      // still be refused.
       FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                      "memory of a pass");
       runner_ = std::move(runner);
@@ -120,6 +135,8 @@ class CudaEngine : public DeviceEngine {
   DeviceStatus Forward(const DevicePass& pass, DeviceToken* tokens,
                        DeviceWalk* walks, HostWork& meanwhile) override {
     return OnDevice([&]() -> DeviceStatus {
+      // On the host, for every pass: kernels trust their indices, and one bad
+      // index could read another caller's KV.
       FORETOKEN_DEVICE_RETURN_IF_ERROR(
           CheckPass(pass, shape_, runner_->pages()));
       return runner_->Run(pass, tokens, walks, meanwhile);
@@ -164,6 +181,8 @@ class CudaEngine : public DeviceEngine {
   template <typename Call>
   DeviceStatus OnDevice(const Call& call) const {
     return Guarded([&]() -> DeviceStatus {
+      // Called before FinishWeights: a fault of ours, reported without touching
+      // the device.
       if (runner_ == nullptr) {
         return MakeStatus(kFailedPrecondition, "the weights are not complete");
       }
@@ -173,6 +192,7 @@ class CudaEngine : public DeviceEngine {
                           cudaStreamSynchronize(stream_) == cudaSuccess)) {
         return status;
       }
+      // Clears what can be cleared; a sticky error stays.
       (void)cudaGetLastError();
       return MakeStatus(kUnavailable, "the device has failed: %s",
                         status.message);
@@ -199,10 +219,14 @@ DeviceStatus CountDevices(int* count) {
   *count = 0;
   const cudaError_t error = cudaGetDeviceCount(count);
   if (error == cudaSuccess && *count > 0) return DeviceStatus();
+  // The error was read; left uncleared, a later call would report it as its
+  // own.
   (void)cudaGetLastError();
   if (error == cudaSuccess || error == cudaErrorNoDevice) {
     return MakeStatus(kUnavailable, "no GPU: there is none");
   }
+  // Without a driver the runtime reports different errors by version; the
+  // driver's version tells.
   int driver = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) {
     return MakeStatus(kUnavailable, "no GPU: there is no driver");
@@ -223,6 +247,7 @@ DeviceStatus CountDevices(int* count) {
 DeviceStatus CudaEngine::OpenDevice() {
   int count = 0;
   FORETOKEN_DEVICE_RETURN_IF_ERROR(CountDevices(&count));
+  // UNAVAILABLE, as without any GPU.
   if (options_.device < 0 || options_.device >= count) {
     return MakeStatus(kUnavailable, "no GPU %d, there are %d", options_.device,
                       count);
@@ -249,6 +274,8 @@ DeviceStatus CudaEngine::OpenDevice() {
   shared_bytes_ = static_cast<int32_t>(properties.sharedMemPerBlockOptin);
   memory_bytes_ = static_cast<int64_t>(properties.totalGlobalMem);
   multiprocessors_ = properties.multiProcessorCount;
+  // Everything that changes a bit of the results: kernels, the shapes of sums,
+  // runtime and device generation.
   std::snprintf(numerics_, sizeof(numerics_),
                 "kernels=%d;mma=m16n8k16;groups=%d,%d,%d;norm=%d;"
                 "attention=%d,%d,%d;runtime=%d;capability=%d.%d",
@@ -300,6 +327,7 @@ DeviceStatus CudaEngine::TimeCopies(int64_t bytes,
     // The first copy warms up.
     if (i == 1 || (i > 1 && ms < best_ms)) best_ms = ms;
   }
+  // Twice: a copy reads and writes each byte.
   if (best_ms > 0.0f) *bytes_per_second = 2.0 * bytes / (best_ms * 1e-3);
   return DeviceStatus();
 }

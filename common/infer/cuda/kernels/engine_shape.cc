@@ -18,6 +18,7 @@ DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
     return MakeStatus(kUnimplemented, "%s %lld has no GPU kernel", what,
                       static_cast<long long>(value));
   };
+  // Bounds that the kernels' index arithmetic in 32 bits needs.
   struct Bounds {
     const char* what;
     int64_t value, min, max;
@@ -33,6 +34,7 @@ DeviceStatus Check(const DeviceShape& s, const DeviceOptions& options) {
     if (b.value < b.min || b.value > b.max) return no_kernel(b.what, b.value);
   }
   if (s.heads % s.kv_heads != 0) return no_kernel("kv_heads", s.kv_heads);
+  // Rotary pairs.
   if (s.head_dim % 2 != 0) return no_kernel("head_dim", s.head_dim);
   for (const Bounds& b :
        {Bounds{"weight type", static_cast<int64_t>(options.type), 0, 1},
@@ -73,14 +75,17 @@ DeviceStatus EngineShape::Create(const DeviceShape& shape,
   s.max_chunks = ChunkCount(s.max_blocks);
   // Rounded up: at most twice the bytes asked for, and as many queries of the
   // longest context as a tier of rows has, not one fewer.
+  // Values and two softmax numbers in fp32, for each KV head and chunk.
   const int64_t query_bytes =
       int64_t{shape.kv_heads} * s.max_chunks * (s.padded_head_dim + 2) * 4;
+  // No more than one pass can have.
   const uint64_t slab = std::min(
       std::max(kMinSlabQueries, std::bit_ceil(static_cast<uint64_t>(
                                     options.attention_bytes / query_bytes))),
       std::bit_ceil(static_cast<uint64_t>(s.max_rows) * s.group));
   s.partial_vectors =
       static_cast<int64_t>(slab + kSlabMargin) * shape.kv_heads * s.max_chunks;
+  // The KV of a pass's own rows lies in pages after those of the cache.
   s.scratch_pages = RoundUp(s.max_rows, kDevicePageTokens) / kDevicePageTokens;
   return DeviceStatus();
 }
@@ -94,6 +99,8 @@ int64_t EngineShape::DefaultPages(int64_t free_bytes,
     return std::min(most_slots,
                     std::max<int64_t>(0, bytes) / page_bytes() - scratch_pages);
   };
+  // What could be had at most, against what is asked for by default: half of
+  // what is free.
   const int64_t most = fit(free_bytes - kReserveBytes);
   int64_t pages = std::min(most, fit(free_bytes / 2));
   if (options.max_pages > 0) pages = std::min(pages, options.max_pages);
@@ -109,6 +116,7 @@ int32_t EngineShape::SlabQueries(int chunks) const {
 }
 
 int64_t EngineShape::partial_sums() const {
+  // One buffer serves the three products in turn, so the largest decides.
   int64_t most = 0;
   for (const MatrixShape* m : {&qkv, &attention_output, &down}) {
     most = std::max(most, m->groups * m->features);

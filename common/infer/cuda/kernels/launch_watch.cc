@@ -25,6 +25,7 @@ std::unique_ptr<char, Free> NameOf(const void* kernel) {
     mangled = "unknown kernel";
   }
   int status = 0;
+  // A name that cannot be demangled is shown as it is.
   std::unique_ptr<char, Free> name(
       abi::__cxa_demangle(mangled, nullptr, nullptr, &status));
   if (name == nullptr) name.reset(strdup(mangled));
@@ -33,6 +34,7 @@ std::unique_ptr<char, Free> NameOf(const void* kernel) {
 
 }  // namespace
 
+// Read once a process: a debugging aid that makes every launch synchronous.
 bool LaunchWatch::Wanted() {
   const char* value = std::getenv("FORETOKEN_CUDA_SYNC");
   return value != nullptr && std::strcmp(value, "1") == 0;
@@ -42,6 +44,8 @@ cudaError_t LaunchWatch::Wait(cudaError_t launched, const void* kernel,
                               const cudaLaunchConfig_t& config) {
   cudaError_t error = launched;
   const auto start = std::chrono::steady_clock::now();
+  // Polled, so that a kernel that never ends is reported with its name
+  // instead of hanging the process.
   while (error == cudaSuccess || error == cudaErrorNotReady) {
     error = cudaStreamQuery(config.stream);
     if (error == cudaSuccess) return error;
@@ -54,6 +58,7 @@ cudaError_t LaunchWatch::Wait(cudaError_t launched, const void* kernel,
       std::this_thread::sleep_for(std::chrono::microseconds(100));
     }
   }
+  // The first failure is the cause; launches after a sticky error fail as well.
   if (failure_[0] != '\0') return error;
   std::snprintf(failure_, sizeof(failure_),
                 "%s: pass %d, layer %d, grid %u x %u x %u, %u threads, %zu "

@@ -16,6 +16,7 @@ DeviceStatus Bad(const char* what, int64_t index) {
 // [begin, begin + count) of an array.
 template <typename T>
 bool Inside(int32_t begin, int32_t count, const DeviceSpan<T>& array) {
+  // In 64 bits: begin and count may add up to more than 2^31.
   return begin >= 0 && count >= 0 &&
          int64_t{begin} + count <= int64_t{array.size};
 }
@@ -47,6 +48,7 @@ DeviceStatus CheckRows(const DevicePass& pass, const EngineShape& shape) {
     }
     if (!In(row.last_keys, 1, kDevicePageTokens + 1)) return Bad("keys", r);
     if (!In(row.parent, -1, r)) return Bad("parent", r);
+    // Rows and outputs must name each other, as kernels go both ways.
     if (!In(row.output, -1, pass.outputs.size) ||
         (row.output >= 0 && pass.outputs.data[row.output].row != r)) {
       return Bad("output", r);
@@ -63,6 +65,8 @@ DeviceStatus CheckSessions(const DevicePass& pass) {
     if (!Inside(session.page_begin, session.page_count, pass.pages)) {
       return Bad("pages", s);
     }
+    // Sessions lie one after the other without gaps; kernels find a row's
+    // session by ranges.
     if (session.first_row != next_row || session.rows < 1 ||
         !Inside(session.first_row, session.rows, pass.rows)) {
       return Bad("rows of a session", s);
@@ -83,6 +87,8 @@ DeviceStatus CheckSessions(const DevicePass& pass) {
       return Bad("sampling", s);
     }
   }
+  // Ranges of commit slots may not overlap: Write copies them one after the
+  // other.
   if (commits > pass.commit_slots.size) {
     return Bad("shared commit slots", commits);
   }
@@ -108,6 +114,7 @@ DeviceStatus CheckOutputs(const DevicePass& pass, const EngineShape& shape) {
         !Inside(sampling.bias_begin, sampling.biases, pass.biases)) {
       return Bad("counts or biases of a sampling", i);
     }
+    // Negated, for NaN.
     if (!(sampling.temperature >= 0.0f)) return Bad("temperature", i);
   }
   for (int32_t i = 0; i < pass.counts.size; ++i) {
@@ -133,12 +140,14 @@ DeviceStatus CheckMemory(const DevicePass& pass, int64_t pages) {
   }
   for (int32_t i = 0; i < pass.tiles.size; ++i) {
     for (const int32_t slot : pass.tiles.data[i].slots) {
+      // Committed slots, or those of this pass's own rows.
       if (!In(slot, -1, committed + pass.rows.size)) {
         return Bad("slot of a tile", i);
       }
     }
   }
   for (int32_t i = 0; i < pass.commit_slots.size; ++i) {
+    // Never a scratch slot: a commit writes pages only.
     if (!In(pass.commit_slots.data[i], 0, committed)) {
       return Bad("commit slot", i);
     }
@@ -149,6 +158,7 @@ DeviceStatus CheckMemory(const DevicePass& pass, int64_t pages) {
 template <typename T>
 void Place(const DeviceSpan<T>& array, int64_t* end, int64_t* place) {
   *place = *end;
+  // 16 bytes: kernels read the arrays in vectors.
   *end = RoundUp(*end + int64_t{array.size} * sizeof(T), 16);
 }
 
@@ -208,6 +218,7 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
     session_tasks = std::max(session_tasks, tasks);
     header.commits += pass.sessions.data[s].commit_count;
   }
+  // At least one, also for a pass whose rows have one block.
   int32_t blocks = 1;
   for (int32_t r = 0; r < pass.rows.size; ++r) {
     const DeviceRow& row = pass.rows.data[r];
@@ -229,6 +240,7 @@ PassLayout::PassLayout(const DevicePass& pass, const EngineShape& shape) {
   Place(pass.samplings, &end, &header.samplings_at);
   Place(pass.counts, &end, &header.counts_at);
   Place(pass.biases, &end, &header.biases_at);
+  // Copied without gaps, so their number and not the array's size counts.
   Place(DeviceSpan<int32_t>{nullptr, header.commits}, &end,
         &header.commit_slots_at);
   Place(DeviceSpan<AttentionTask>{nullptr, header.tasks}, &end,
@@ -270,6 +282,8 @@ void PassLayout::Write(const DevicePass& pass, const EngineShape& shape,
       *task++ = {s, q, session.first_row * shape.group + q};
     }
   }
+  // Where each output saves the logits that its penalties and bans change, so
+  // that they can be put back.
   auto* saved = reinterpret_cast<int64_t*>(out + header.saved_at);
   int64_t next = 0;
   for (int32_t i = 0; i < pass.outputs.size; ++i) {

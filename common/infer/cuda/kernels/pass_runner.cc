@@ -28,6 +28,8 @@ int64_t TokensAt(int32_t max_sessions) {
 }  // namespace
 
 PassRunner::~PassRunner() {
+  // Kernels and copies use the members' memory. One that hangs would never be
+  // waited out; then the memory is the process's to lose.
   if (!hangs()) (void)cudaStreamSynchronize(stream_);
   graphs_.Clear();
 }
@@ -72,6 +74,7 @@ DeviceStatus PassRunner::CreateBuffers() {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         buffer.memory.Allocate(buffer.bytes, buffer.what, stream_));
   }
+  // Pinned: copies from pageable memory would be synchronous.
   FORETOKEN_DEVICE_RETURN_IF_ERROR(
       host_results_.Allocate(results_.bytes(), "pinned memory for results"));
   return host_commits_.Allocate(commits_.bytes(), "pinned memory for commits");
@@ -90,6 +93,7 @@ DeviceStatus PassRunner::CreateKv(const DeviceOptions& options) {
     return MakeStatus(kResourceExhausted, "no memory is left for a page of KV");
   }
   pages_ = pages;
+  // Keys and values have half of a page each.
   const int64_t bytes = (pages + shape_.scratch_pages) * page_bytes / 2;
   FORETOKEN_DEVICE_RETURN_IF_ERROR(
       keys_.Allocate(bytes, "memory for keys", stream_));
@@ -111,8 +115,10 @@ DeviceStatus PassRunner::MakeRoom(const PassLayout& layout) {
       saved <= saved_.bytes() && commits <= commit_rows_.bytes()) {
     return DeviceStatus();
   }
+  // Kernels of an earlier pass, or of a copy, may still read the old arrays.
   FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                  "wait before growth");
+  // Graphs hold the addresses of the arrays that are about to move.
   graphs_.Clear();
   const DeviceStatus grown = Grow(layout, 2);
   // Short of memory: grow without spare room.
@@ -144,6 +150,8 @@ DeviceStatus PassRunner::Grow(const PassLayout& layout, int64_t margin) {
 
 DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
                              DeviceWalk* walks, HostWork& meanwhile) {
+  // Until this pass has succeeded, no logits and no scratch slots may be asked
+  // for.
   last_rows_ = last_outputs_ = 0;
   if (pass.rows.size == 0) {
     meanwhile.Run();
@@ -160,6 +168,7 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
     if (!hangs()) (void)cudaStreamSynchronize(stream_);
     return status;
   }
+  // The wait at the end of the pass has covered the copies of slots before it.
   commits_used_ = 0;
   std::copy_n(host_results_.as<DeviceWalk>(), pass.sessions.size, walks);
   std::copy_n(reinterpret_cast<const DeviceToken*>(
@@ -173,6 +182,7 @@ DeviceStatus PassRunner::Run(const DevicePass& pass, DeviceToken* tokens,
 DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
                                   const PassLayout& layout,
                                   HostWork& meanwhile) {
+  // One copy for everything that a pass needs.
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaMemcpyAsync(pass_.as<void>(), host_pass_.as<void>(), layout.bytes,
                       cudaMemcpyHostToDevice, stream_),
@@ -192,6 +202,7 @@ DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
       cudaMemcpyAsync(host_results_.as<void>(), results_.as<void>(), bytes,
                       cudaMemcpyDeviceToHost, stream_),
       "copy of a pass's results");
+  // While the device computes: masks of constraints need the host alone.
   meanwhile.Run();
   return CheckCuda(cudaStreamSynchronize(stream_), "a pass");
 }
@@ -200,6 +211,7 @@ DeviceStatus PassRunner::RunGraph(const PassSizes& sizes) {
   if (const cudaGraphExec_t graph = graphs_.Begin(sizes); graph != nullptr) {
     const DeviceStatus launched =
         CheckCuda(cudaGraphLaunch(graph, stream_), "graph of a pass");
+    // Any other error is the device's and would come again.
     if (launched.code != kResourceExhausted) return launched;
     // The driver allocates a graph's memory at its first launch. If that fails,
     // free all graphs and launch the kernels themselves.
@@ -223,6 +235,8 @@ cudaGraphExec_t PassRunner::MakeGraph(const PassSizes& sizes) {
 
 DeviceStatus PassRunner::Capture(const PassSizes& sizes, bool overlap,
                                  cudaGraphExec_t* graph) {
+  // Thread-local: calls of other threads, such as another engine's, do not
+  // break the capture.
   FORETOKEN_CUDA_RETURN_IF_ERROR(
       cudaStreamBeginCapture(stream_, cudaStreamCaptureModeThreadLocal),
       "begin of a capture");
@@ -304,6 +318,7 @@ DeviceStatus PassRunner::CheckLaunched(cudaError_t error,
                                        const char* what) const {
   const DeviceStatus status = CheckCuda(error, what);
   if (status.ok() || watch_.failure()[0] == '\0') return status;
+  // Adds which kernel it was, if launches are watched.
   return MakeStatus(status.code, "%s: %s", what, watch_.failure());
 }
 
@@ -335,6 +350,8 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
   NormParams norm = Norm(layer.ffn_norm);
   norm.sums = sums_.as<float>();
   norm.bias = layer.output_bias;
+  // Depends on the number of rows: the reduction must read as many partial sums
+  // as the product wrote.
   norm.groups = GroupsWritten(shape_.attention_output, sizes.rows, device_);
   FORETOKEN_RETURN_IF_CUDA_ERROR(
       LaunchNorm(shape_.type, norm, sizes.rows, device_, launcher));
@@ -352,6 +369,7 @@ cudaError_t PassRunner::LaunchLayer(int index, const PassSizes& sizes,
   const bool last = index + 1 == shape_.model.layers;
   norm.weight =
       last ? weights_.final_norm() : weights_.layer(index + 1).attention_norm;
+  // Gathers the rows with an output, so that the head multiplies no others.
   norm.by_output = last;
   return LaunchNorm(shape_.type, norm, last ? sizes.outputs : sizes.rows,
                     device_, launcher);
@@ -400,6 +418,7 @@ cudaError_t PassRunner::LaunchAttentionOf(int index, const PassSizes& sizes,
   attention.slab_queries = shape_.SlabQueries(sizes.chunks);
   const AttentionTiling tiling = AttentionTilingOf(sizes);
   const int queries = sizes.rows * shape_.group;
+  // Partial results of all queries may not fit the buffer: slab by slab.
   for (; attention.first_query < queries;
        attention.first_query += attention.slab_queries) {
     FORETOKEN_RETURN_IF_CUDA_ERROR(
@@ -429,6 +448,7 @@ cudaError_t PassRunner::LaunchEnd(const PassSizes& sizes, Launcher& launcher) {
   walk.tokens = tokens;
   walk.walks = results_.as<DeviceWalk>();
   walk.commit_rows = commit_rows_.as<int32_t>();
+  // One block for a session; there are no more sessions than rows.
   FORETOKEN_RETURN_IF_CUDA_ERROR(
       LaunchWalk(walk, std::min(sizes.rows, shape_.max_sessions), launcher));
   CommitParams commit;
@@ -449,12 +469,15 @@ DeviceStatus PassRunner::CopyKv(const int32_t* from, const int32_t* to,
   }
   const int64_t page_slots = pages_ * kDevicePageTokens;
   for (int32_t i = 0; i < count; ++i) {
+    // Scratch slots of rows that the last pass did not have hold old KV.
     if (from[i] < 0 || from[i] >= page_slots + last_rows_ || to[i] < 0 ||
         to[i] >= page_slots) {
       return MakeStatus(kInvalidArgument, "copy of KV: slot %d to slot %d",
                         from[i], to[i]);
     }
   }
+  // The ring of slots is full: what is in it may still be read by copies under
+  // way.
   if (commits_used_ + bytes > host_commits_.bytes()) {
     FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
                                    "wait before a copy of KV");
@@ -475,6 +498,7 @@ DeviceStatus PassRunner::CopyKv(const int32_t* from, const int32_t* to,
   commit.kv = kv_;
   commit.kv.first_scratch_slot = 0;  // `rows` are slots
   commit.layers = shape_.model.layers;
+  // Without overlap: the copy must see all that was launched before it.
   Launcher launcher = MakeLauncher(false);
   return CheckLaunched(LaunchCommit(commit, count, launcher), "copy of KV");
 }

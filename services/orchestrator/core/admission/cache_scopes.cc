@@ -39,6 +39,8 @@ absl::StatusOr<CacheScopes> CacheScopes::Load(const std::string& key_file) {
 
 std::string CacheScopes::Effective(const Caller& caller,
                                    absl::string_view scope) const {
+  // An unauthenticated caller's name proves nothing, so its scopes are shared
+  // by all who know their names.
   if (scope.empty() || !caller.authenticated) return std::string(scope);
   // The length makes the pair unambiguous.
   return HexDigest(HmacSha256(

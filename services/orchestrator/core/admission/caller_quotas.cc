@@ -34,6 +34,7 @@ absl::Status CallerQuotas::Take(const Caller& caller, int64_t tokens) {
     next_drop_ = now + kDropInterval;
     DropFullAccounts(now);
   }
+  // Made on the first call, full: a new caller has its whole quota at once.
   Account& account = accounts_[caller.name];
   Fill(account.requests, caller.requests_per_minute, now);
   Fill(account.tokens, caller.tokens_per_minute, now);
@@ -48,6 +49,8 @@ absl::Status CallerQuotas::Take(const Caller& caller, int64_t tokens) {
   }
   // (A quota that does not exist has an empty bucket, which fills at once when
   // it is introduced.)
+  // Both checks come first: a request that lacks tokens must not use up a
+  // request.
   if (caller.requests_per_minute > 0) account.requests.level -= 1;
   if (caller.tokens_per_minute > 0) {
     account.tokens.level -= static_cast<double>(tokens);
@@ -90,6 +93,8 @@ void CallerQuotas::Fill(Bucket& bucket, int64_t per_minute, absl::Time now) {
 absl::Duration CallerQuotas::Wait(const Bucket& bucket, int64_t per_minute,
                                   int64_t amount) {
   if (per_minute == 0) return absl::ZeroDuration();
+  // A request larger than a whole minute's quota has to wait for a full bucket,
+  // not forever; its bucket then goes below zero.
   const double missing =
       static_cast<double>(std::min(amount, per_minute)) - bucket.level;
   if (missing <= 0) return absl::ZeroDuration();
@@ -100,6 +105,7 @@ absl::Duration CallerQuotas::Wait(const Bucket& bucket, int64_t per_minute,
 
 void CallerQuotas::DropFullAccounts(absl::Time now) {
   absl::erase_if(accounts_, [now](const auto& entry) {
+    // A full bucket equals a new one, so nothing is forgotten.
     return IsFull(entry.second.requests, now) &&
            IsFull(entry.second.tokens, now);
   });

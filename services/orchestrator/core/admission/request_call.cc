@@ -30,6 +30,8 @@ void RequestCall::Resume() {
 void RequestCall::End(const absl::Status& reason) {
   absl::MutexLock lock(&mu_);
   cancelled_ = true;
+  // The first reason counts: a drain that ends a cancelled request must not
+  // rename its end.
   if (reason_.ok()) reason_ = reason;
   if (verifier_ != nullptr) verifier_->Cancel();
   if (pool_ != nullptr) pool_->Remove(ticket_, WasCancelled());
@@ -40,6 +42,8 @@ void RequestCall::SetWaiting(RequestPool& pool, RequestPool::Ticket ticket) {
   absl::MutexLock lock(&mu_);
   pool_ = &pool;
   ticket_ = ticket;
+  // The request was cancelled between Submit and here, when there was no ticket
+  // to remove.
   if (cancelled_) pool.Remove(ticket, WasCancelled());
 }
 
@@ -76,6 +80,7 @@ absl::Status RequestCall::Deliver(const GenerationDelta& delta) {
   {
     // A listener may be resumed before it has returned.
     absl::MutexLock lock(&mu_);
+    // Before OnDelta: a Resume that comes during it counts for this delta.
     resumed_ = false;
   }
   const bool more = listener_->OnDelta(delta);
@@ -93,6 +98,8 @@ void RequestCall::DeliverResult(const GenerationSummary& summary) {
 }
 
 void RequestCall::DeliverEnd(const absl::Status& status) {
+  // exchange: nothing may be told after the end, and the listener may hold what
+  // this call is part of.
   std::exchange(listener_, nullptr)->OnEnd(status);
 }
 

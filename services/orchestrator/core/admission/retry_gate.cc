@@ -18,6 +18,8 @@ absl::Duration RetryGate::Hold(const std::string& caller, absl::Duration left,
   absl::Duration hold;
   {
     absl::MutexLock lock(&mu_);
+    // Only callers that are not known yet need room, so a table full of busy
+    // callers still serves those.
     if (callers_.size() >= kMaxCallers && !callers_.contains(caller)) {
       absl::erase_if(callers_, [now](const auto& entry) {
         return entry.second.empty <= now;
@@ -35,6 +37,8 @@ absl::Duration RetryGate::Hold(const std::string& caller, absl::Duration left,
     if (level > 0) hold = *hint * std::max(1.0, level / kPerHint);
     refused = {level + 1, now, now + (level + 1) * leak_time};
   }
+  // Half of what is left: the answer has to travel, and the client may want to
+  // try elsewhere.
   // The client shall hear the answer, not its deadline.
   hold = std::max(std::min({hold, kMaxHold, left / 2}), absl::ZeroDuration());
   status = WithRetryAfter(std::move(status), *hint - hold);

@@ -81,6 +81,7 @@ absl::StatusOr<std::vector<TokenId>> TextWork::Encode(
       const ByteBudget::Share memory,
       encoding_.TakeWhenFree(caller.name, EncodingBytesOf(text),
                              deadline - clock_(), cancelled));
+  // Released at the end of the encoding, in whatever way it ends.
   return as_prompt ? tokenizer_->EncodePrompt(text) : tokenizer_->Encode(text);
 }
 
@@ -104,6 +105,7 @@ absl::StatusOr<std::vector<TokenId>> TextWork::EncodePrompt(
     return Encode(request.caller, *request.text, /*as_prompt=*/true,
                   request.deadline, cancelled);
   };
+  // Short texts take less than handing them to another thread.
   if (request.text->size() <= kLongText) return encode();
   absl::StatusOr<std::vector<TokenId>> ids;
   FORETOKEN_RETURN_IF_ERROR(
@@ -157,6 +159,8 @@ absl::Status TextWork::RunAndWait(const GenerationRequest& request,
                             });
   while (true) {
     {
+      // Locals of this frame are used by the pooled work, so this waits for
+      // `done` even after a cancel, which only hastens it.
       absl::MutexLock lock(&mu);
       if (AwaitFor(mu, absl::Condition(&done), kCancelPoll)) return refused;
     }

@@ -26,15 +26,20 @@ constexpr absl::Duration kCancelPoll = absl::Milliseconds(100);
 }  // namespace
 
 void AskPolicy::OpenAhead() {
+  // A session that is open already has read the prompt or is reading it.
   if (session_ != nullptr) return;
   auto replica = service_.Choose(scope_, DraftReplicas::Use::kOpenAhead);
   if (replica.has_value()) Open(*std::move(replica));
 }
 
 void AskPolicy::Open(DraftReplicas::Lease replica) {
+  // The epoch of the ask: a failure that is reported later counts only if the
+  // breaker has not opened since.
   epoch_ = replica.epoch();
   replica_.emplace(std::move(replica));
   mailbox_ = std::make_shared<DraftMailbox>(service_.clock());
+  // The text is copied now, from the request's own; a session that is opened
+  // rounds later starts at the current text.
   absl::StatusOr<std::unique_ptr<DraftSession>> session =
       replica_->peer().sessions().Open(text_(), mailbox_);
   if (session.ok()) {
@@ -65,6 +70,7 @@ bool AskPolicy::MoveAway() {
   auto replica =
       service_.Choose(scope_, DraftReplicas::Use::kReplace, replica_->id());
   if (!replica.has_value()) return false;
+  // Late rounds were the old replica's.
   Drop();
   skip_ = late_in_a_row_ = 0;
   Open(*std::move(replica));
@@ -105,6 +111,7 @@ bool AskPolicy::Begin() {
 void AskPolicy::Ask(DraftRound round) {
   asked_length_ = round.length;
   asked_at_ = Now();
+  // Before the message is sent: its answer may come at once, in another thread.
   pending_ = true;
   Tell(std::move(round));
 }
@@ -145,11 +152,16 @@ DraftOutcome AskPolicy::Collect(absl::Time deadline, SourceDraft& draft) {
       // A request that was cancelled says nothing about the service.
       const absl::Time now = Now();
       if (now >= deadline) breaker().Late(/*waited=*/now - asked_at_);
+      // 2^k - 1 rounds without an ask, k growing with each late answer: a
+      // service that is slow for good costs this request little, and the
+      // service is not flooded.
       skip_ = (1 << std::min(late_in_a_row_++, kMaxLateInARow)) - 1;
       return DraftOutcome::kLate;
     }
     if (!letter->ok()) return Lost(letter->status());
     DraftAnswer& answer = (*letter)->answer;
+    // Answers carry the length that they were drafted for. One of an earlier
+    // round came late; its draft would continue another text.
     const bool fresh = answer.length == asked_length_;
     if (--unanswered_ == 0 && !fresh) {
       return Lost(absl::DataLossError("an answer without a request"));
@@ -230,6 +242,8 @@ DraftOutcome AskPolicy::Lost(const absl::Status& status) {
                      absl::IsUnimplemented(status) ||
                      absl::IsNotFound(status) ||
                      (absl::IsFailedPrecondition(status) && !heard_);
+  // A copy: Drop releases the replica, and with it possibly the last reference
+  // to its name.
   const std::string name = replica_->peer().name();
   if (!expired && !unfit) {
     failed_replica_ = replica_->id();

@@ -23,9 +23,12 @@ void CircuitBreaker::Forget() {
 }
 
 void CircuitBreaker::Open() {
+  // The first opening starts anew; a failed probe doubles the pause.
   backoff_ = state_ == State::kClosed
                  ? options_.first_backoff
                  : std::min(backoff_ * 2, options_.max_backoff);
+  // Jitter only shortens the pause: orchestrators whose breakers opened
+  // together do not probe together.
   next_probe_ = clock_() + backoff_ * (1.0 - options_.jitter * random_());
   ++epoch_;
   Forget();
@@ -37,6 +40,8 @@ std::optional<int64_t> CircuitBreaker::Allow() {
   if (state_ == State::kClosed) return epoch_;
   const absl::Time now = clock_();
   if (now < next_probe_) return std::nullopt;
+  // An earlier probe has neither succeeded nor failed in its time: it counts as
+  // lost, and its late outcome, of an old epoch, as nothing.
   if (state_ == State::kHalfOpen) {
     backoff_ = std::min(backoff_ * 2, options_.max_backoff);
     ++epoch_;
@@ -88,6 +93,8 @@ void CircuitBreaker::Late(absl::Duration waited) {
   absl::MutexLock lock(&mu_);
   if (state_ != State::kClosed) return;  // the probe's outcome decides
   const absl::Time now = clock_();
+  // The silence is measured over asks: a pause in which no draft was asked for
+  // is not the service's.
   if (now - waited - last_late_ > options_.silence) {
     silent_since_ = absl::InfiniteFuture();
   }
@@ -103,6 +110,8 @@ void CircuitBreaker::FailureLocked() {
     return;
   }
   Count(true);
+  // Both rules: a run of failures finds an outage fast, a share finds a service
+  // that fails every other time.
   const bool too_many = outcomes_ >= options_.window &&
                         failures_ >= options_.failure_share * outcomes_;
   if (in_a_row_ >= options_.failures_in_a_row || too_many) Open();

@@ -45,6 +45,8 @@ class DraftReplicas::States {
   explicit States(CircuitBreaker::Listener listener)
       : listener_(std::move(listener)) {}
 
+  // One lock over all replicas: the gauge shows the best state, and reports of
+  // two replicas must not overtake each other.
   void Set(int id, CircuitBreaker::State state) ABSL_LOCKS_EXCLUDED(mu_) {
     absl::MutexLock lock(&mu_);
     states_[id] = state;
@@ -209,8 +211,11 @@ std::optional<DraftReplicas::Lease> DraftReplicas::Choose(
   int64_t epoch = 0;
   for (const Rank& rank : Sort(candidates, scope, avoid)) {
     Replica* const replica = std::get<Replica*>(rank);
+    // A replacement that is the same replica is none.
     if (use == Use::kReplace && replica->id == avoid) continue;
     CircuitBreaker& breaker = replica->peer.breaker();
+    // Only an ask may probe a half-open breaker, since it alone is certain to
+    // learn the outcome.
     const std::optional<int64_t> allowed =
         use == Use::kAsk ? breaker.Allow() : breaker.AllowAhead();
     if (allowed.has_value()) {
@@ -229,6 +234,8 @@ std::optional<DraftReplicas::Lease> DraftReplicas::Choose(
 
 DraftReplicas::Lease::~Lease() {
   if (replica_ == nullptr) return;
+  // `uses` keeps SetMembers from taking the replica away; from here on it may
+  // go.
   absl::MutexLock lock(&owner_->mu_);
   --replica_->uses;
   --replica_->leases;
@@ -253,6 +260,7 @@ std::unique_ptr<SharedPhrases::Fetch> DraftReplicas::GetPhrases(
   std::optional<Lease> lease = Choose(query.cache_scope, Use::kReplace);
   SharedPhrases* const phrases =
       lease.has_value() ? lease->peer().phrases() : nullptr;
+  // At once: the caller goes on without shared phrases.
   if (phrases == nullptr) {
     done({});
     return nullptr;

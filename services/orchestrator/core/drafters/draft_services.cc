@@ -36,6 +36,7 @@ DraftServices::DraftServices(const DraftServicesOptions& options,
     : options_(options),
       tokenizer_fingerprint_(std::move(tokenizer_fingerprint)) {
   for (const auto& [service, endpoints] : options.services) {
+    // Looked up once for each service; requests share it.
     const auto made =
         services_.try_emplace(service, service, options.breaker, clock,
                               make_listener ? make_listener(service) : nullptr,
@@ -68,6 +69,8 @@ std::unique_ptr<DraftSource> DraftServices::Source(const Mode& mode,
                                                    Cancelled cancelled) {
   ServedSourceOptions source = SourceOptions(mode);
   source.cancelled = std::move(cancelled);
+  // Drafts of a model take passes, so its source is told the prices, opens only
+  // when asked, and shares pages rather than a history.
   source.reads_costs = source.opens_late = source.keeps_only_pages =
       mode.info().service == kModelService;
   if (const auto* ouroboros = mode.As<OuroborosOptions>()) {

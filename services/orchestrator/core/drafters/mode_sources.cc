@@ -48,6 +48,8 @@ absl::StatusOr<ModeSources> MakeSources(const Mode& mode,
   ModeSources made;
   made.economical = mode.As<AutoOptions>() != nullptr;
   for (const ModeInfo& part : ModeTable()) {
+    // Parts come in the order of the table, which decides ties between
+    // drafts of equal chance.
     if (!made.economical || !part.in_auto) continue;
     if (!HasServiceOf(part, services)) continue;
     made.sources.push_back(services->PartOfAuto(part, context.cancelled));

@@ -15,6 +15,7 @@ ServedSource::~ServedSource() {
   if (!policy_.open() || unsent_.empty()) return;
   DraftRound last;
   last.length = length_;
+  // Nothing waits for an answer: the session ends when this object has sent it.
   policy_.Tell(Next(last));
 }
 
@@ -80,11 +81,15 @@ DraftRound ServedSource::Next(const DraftRound& round) {
 
 void ServedSource::Ask(const DraftRound& round,
                        absl::Span<const TokenId> text) {
+  // Ends the callback that may still use this object, before anything here is
+  // read.
   fetch_.reset();
   text_ = text;
   length_ = round.length;
   unsent_.insert(unsent_.end(), round.committed.begin(), round.committed.end());
   KeepPhrases(round.phrases, phrases_);
+  // A pass costs nothing: what was committed is kept in unsent_ and sent with
+  // the next ask.
   if (drafts() && round.max_nodes == 0) {
     policy_.Pass();
   } else if (policy_.Begin()) {

@@ -44,6 +44,8 @@ float ClaimOf(const DraftTree& tree, int32_t node) {
   const int32_t parent = tree.parents[node];
   const float above = parent == kRootParent ? 1.0f : tree.probs[parent];
   if (!(above > 0.0f) || !(tree.probs[node] > 0.0f)) return 0.0f;
+  // Some drafters' claims rise below a node; no conditional probability is
+  // above 1.
   return std::min(1.0f, tree.probs[node] / above);
 }
 
@@ -107,6 +109,7 @@ size_t DraftEstimates::CellOf(DrafterId id, int64_t depth, float claim) {
 float DraftEstimates::ChanceOf(DrafterId id, int64_t depth, float claim) const {
   const Cell& cell = cells_[CellOf(id, depth, claim)];
   const float start = claim > 0.0f ? claim : kUnknownChance;
+  // A beta prior: the claim itself, worth kClaimWeight observations.
   return (cell.right + kClaimWeight * start) / (cell.seen + kClaimWeight);
 }
 
@@ -152,6 +155,8 @@ float DraftEstimates::JointChanceOf(DrafterId id, float chance,
                                     const Opinion& opinion) const {
   if (opinion.kind == Opinion::kNone) return chance;
   const Cell& cell = joint_cells_[JointCellOf(id, chance, opinion)];
+  // Two sources that agree are at least as sure as the surer one. Where the
+  // model proposes other tokens, the node cannot have their probability.
   const float start = opinion.kind == Opinion::kProposes
                           ? std::max(chance, opinion.claim)
                           : chance * (1.0f - opinion.claim);
@@ -193,6 +198,7 @@ void DraftEstimates::Learn(DrafterId id, const DraftTree& tree,
   for (int32_t node = 0; node < tree.size(); ++node) {
     const int32_t parent = tree.parents[node];
     depths[node] = DepthOf(depths, parent);
+    // Below a node that was rejected, nothing was tested.
     if (parent != kRootParent && !right[parent]) continue;
     if (depths[node] > static_cast<int64_t>(committed.size())) continue;
     right[node] = tree.tokens[node] == committed[depths[node] - 1];
@@ -225,8 +231,10 @@ void DraftEstimates::NoteGain(DrafterId id, double hinted, double gain,
   Worth& worth = worth_[WorthOf(id, hinted)];
   // From what was believed by now: a drafter that gets another chance gets more
   // than one. One that is asked in every round is forgiven nothing.
+  // Otherwise its recent, bad rounds stay in force until the next pause.
   if (now - worth.at > kPause) Forgive(now, worth);
   ++worth.rounds;
+  // A plain mean at first, then a moving one.
   const double weight =
       std::max(kRoundWeight, 1.0 / static_cast<double>(worth.rounds));
   worth.gain += weight * (gain - worth.gain);

@@ -63,6 +63,7 @@ std::vector<Point> LowerHull(const std::vector<Point>& points) {
 // Between the points, and beyond the last one with the last slope.
 double Interpolate(const std::vector<Point>& points, double rows) {
   if (points.empty()) return 0.0;
+  // Before the first point there is no slope to trust.
   if (points.size() == 1 || rows <= points.front().first) {
     return points.front().second;
   }
@@ -88,6 +89,8 @@ PassCosts::PassCosts(std::vector<Point> measured) {
   const std::vector<Point> hull = LowerHull(good);
   points_ = good;
   for (Point& point : points_) {
+    // A step that is fully believed would make a node beyond it look too dear;
+    // one on the hull would be taken for free.
     const double least = Interpolate(hull, point.first);
     point.second = least + kStepShare * (point.second - least);
   }
@@ -104,6 +107,7 @@ int WorthwhileNodes(absl::Span<const float> probs, const PassCosts& costs,
     const double pass = costs.At(rows);
     return pass * (1.0 + load.passes_waited) + load.overhead_ms;
   };
+  // The rate without nodes is the one to beat.
   double best_rate = tokens / time(1.0 + load.other_rows);
   for (size_t i = 0; i < probs.size(); ++i) {
     tokens += probs[i];

@@ -43,12 +43,15 @@ void RoundPace::Note(const RoundStats& stats, int64_t tokens,
   // Other sessions are assumed to commit as many tokens as this one.
   average(others * tokens_, load_.other_tokens);
 
+  // What is left of a round trip is neither queue nor pass: the way there and
+  // back.
   const double way =
       Milliseconds(verify_time - stats.queue_time - stats.pass_time);
   const bool alone = WasAlone(stats);
   if (alone) {
     average(way, way_ms_);
   } else {
+    // Rounds that were not alone show an upper bound of the way only.
     const double longer = way_ms_ + (way - way_ms_) * kNewestWay;
     way_ms_ = known_ ? std::min(way, longer) : way;
   }
@@ -65,6 +68,8 @@ void RoundPace::Weigh() {
   load_.passes_waited = 0.0;
   load_.overhead_ms = alone;
   if (wait_ms_ <= 0.0 || pass_ms_ <= 0.0) return;
+  // Drafting and the way run while other passes do; the part that falls into a
+  // wait costs nothing.
   const double hidden = alone * wait_ms_ / (wait_ms_ + alone);
   load_.passes_waited = (wait_ms_ + hidden) / pass_ms_;
   load_.overhead_ms = alone - hidden;

@@ -20,6 +20,8 @@ std::vector<TokenId> StopTokens(const GenerationRequest& request,
     tokens.insert(tokens.end(), target.eos_tokens.begin(),
                   target.eos_tokens.end());
   }
+  // Sorted for the binary search of IsEnd; a client may repeat a token that is
+  // the model's own.
   std::sort(tokens.begin(), tokens.end());
   tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
   return tokens;
@@ -39,6 +41,7 @@ absl::Status Check(const GenerationRequest& request, const TargetInfo& target,
     return absl::InvalidArgumentError(
         absl::StrCat("max_tokens is ", request.max_tokens, ", want 1 or more"));
   }
+  // Subtract rather than add: max_tokens may be close to 2^63.
   if (prompt > target.max_positions ||
       request.max_tokens > target.max_positions - prompt) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -59,6 +62,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
     const Tokenizer* tokenizer, DraftSources sources, DraftingOptions options,
     std::shared_ptr<grammar::LiveGrammar> grammar) {
   request.sampling.end_tokens = StopTokens(request, target);
+  // After the end tokens are merged, as Validate checks them too.
   FORETOKEN_RETURN_IF_ERROR(Check(request, target, tokenizer));
   FORETOKEN_ASSIGN_OR_RETURN(StopMatcher stop_matcher,
                              StopMatcher::Create(request.stop_strings));
@@ -78,6 +82,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> DecodeLoop::Create(
       std::move(sources), std::move(options), std::move(constraint)));
 }
 
+// From here on the text lives in text_ alone; request_.prompt is empty.
 DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
                        const Tokenizer* tokenizer, StopMatcher stop_matcher,
                        DraftSources sources, DraftingOptions options,
@@ -110,6 +115,10 @@ DecodeLoop::DecodeLoop(GenerationRequest request, const TargetInfo& target,
 }
 
 bool DecodeLoop::Retarget(const TargetInfo& target) {
+  // After the first token the output has the old model's bits, and a client
+  // that pinned a fingerprint wants no other. Everything that was checked or
+  // planned with the old target must hold for the new one as well; more rows
+  // than before do no harm.
   if (prefilled_ || !request_.numerics_fingerprint.empty() ||
       target.numerics_fingerprint == target_.numerics_fingerprint ||
       target.vocab_size != target_.vocab_size ||
@@ -126,6 +135,8 @@ bool DecodeLoop::Retarget(const TargetInfo& target) {
 SessionRequest DecodeLoop::OpenRequest() const {
   SessionRequest session;
   static_cast<SessionTerms&>(session) = request_;
+  // The verifier shares pages by this scope; the drafters' own scope is for
+  // histories.
   session.cache_scope = request_.scope_of_pages();
   session.prompt_length = summary_.prompt_tokens;
   session.max_length = summary_.prompt_tokens + request_.max_tokens;
@@ -139,6 +150,8 @@ SessionRequest DecodeLoop::OpenRequest() const {
 
 absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
                                    GenerationDelta& delta) {
+  // A replay after a failover has read tokens that are committed already: it
+  // must end exactly at them and add none. A first prefill adds one.
   const bool replayed = prefilled_;
   if (done() || result.tokens.size() != (replayed ? 0 : 1) ||
       result.length != static_cast<int64_t>(text_.size() + !replayed)) {
@@ -147,6 +160,8 @@ absl::Status DecodeLoop::OnPrefill(const PrefillResult& result,
                      result.tokens.size(), " new ones, after ", text_.size()));
   }
   if (replayed) return absl::OkStatus();
+  // A verifier is another process: a token outside the vocabulary would index
+  // tables of drafters and detokenizer.
   FORETOKEN_RETURN_IF_ERROR(CheckCommitted(result.tokens));
   prefilled_ = true;
   first_token_ = clock_();
@@ -167,6 +182,8 @@ void DecodeLoop::AskDrafters(int64_t taken, const RoundResult* round,
   committed.text = text_;
   // A path of d drafts commits d + 1 tokens.
   if (!done()) {
+    // Rows deeper than this could not be accepted, so they would be verified
+    // for nothing. The bonus token takes the last place.
     committed.max_depth = summary_.prompt_tokens + request_.max_tokens -
                           static_cast<int64_t>(text_.size()) - 1;
   }
@@ -180,6 +197,8 @@ RoundRequest DecodeLoop::NextRound() {
   FORETOKEN_CHECK(prefilled_ && !done());
   RoundRequest round;
   round.length = static_cast<int64_t>(text_.size());
+  // A pointer, not a copy: the tree is needed again when the result comes, and
+  // drafting_ keeps it until the next Draft.
   round_tree_ = &drafting_.Draft();
   round.tree = *round_tree_;
   round.candidates = drafting_.candidates();
@@ -189,6 +208,8 @@ RoundRequest DecodeLoop::NextRound() {
 }
 
 absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
+  // Checked in full before anything changes: the loop is either a whole round
+  // further or where it was, so that a lossless replay stays possible.
   const size_t count = result.tokens.size();
   if (done() || round_tree_ == nullptr || count == 0 ||
       result.path.size() + 1 != count ||
@@ -197,6 +218,8 @@ absl::Status DecodeLoop::CheckResult(const RoundResult& result) const {
         "a round committed ", count, " tokens along a path of ",
         result.path.size(), ", to ", result.length, " after ", text_.size()));
   }
+  // Probes are rows of the window and never accepted; an index among them would
+  // be a fault of the verifier.
   for (const int32_t node : result.path) {
     if (node >= 0 && node < round_tree_->draft_nodes()) continue;
     return absl::InternalError(absl::StrCat(
@@ -225,6 +248,8 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
   std::vector<int32_t> owners;
   std::vector<DrafterId> drafters;
   for (const int32_t node : result.path) {
+    // Taken down now: drafting_ replaces the tree while the tokens are taken
+    // and shown.
     owners.push_back(round_tree_->credited()[node]);
     drafters.push_back(DrafterOf(node));
   }
@@ -232,6 +257,8 @@ absl::Status DecodeLoop::OnRound(const RoundResult& result,
   const int64_t shown = summary_.completion_tokens;
   const int64_t taken =
       TakeTokens(result.tokens, drafters, result.finish, delta);
+  // Tokens shown and taken differ: a stop string holds some back, and shows
+  // those of earlier rounds.
   report_.shown = summary_.completion_tokens - shown;
   Count(result, taken, owners);
   AskDrafters(taken, &result, result.arm);
@@ -275,6 +302,8 @@ void DecodeLoop::Count(const RoundResult& result, int64_t taken,
                        const std::vector<int32_t>& owners) {
   report_.draft_nodes = round_tree_->draft_nodes();
   report_.probe_rows = round_tree_->size() - round_tree_->draft_nodes();
+  // A stop string may cut the round. The last token taken then stands for the
+  // bonus token, so that accept length is taken tokens in a round.
   report_.accepted = taken - 1;
   report_.path_drafters.assign(owners.begin(), owners.begin() + taken - 1);
   report_.draft_time = drafting_.draft_time();
@@ -321,6 +350,8 @@ int64_t DecodeLoop::TakeTokens(const std::vector<SampledToken>& tokens,
       stopped = output_.Push(tokens[i].token);
     }
   }
+  // Before the text is worked on: the time to the last token ends with its
+  // arrival.
   summary_.decode_time = clock_() - first_token_;
   // Bytes held back for the rest of their character become text now, which may
   // complete a stop string.
@@ -343,6 +374,8 @@ void DecodeLoop::Show(GenerationDelta& delta) {
   delta.text += output_.TakeText();
   const int64_t count = output_.TakeTokens();
   for (int64_t i = 0; i < count; ++i) {
+    // Tokens are released in order with their text, so the first `count` of
+    // pending_ are those.
     Pending& pending = pending_[i];
     delta.token_ids.push_back(pending.token.token);
     delta.drafters.push_back(pending.drafter);
@@ -357,11 +390,14 @@ void DecodeLoop::Show(GenerationDelta& delta) {
 void DecodeLoop::End(FinishReason finish) {
   pending_.clear();  // what a stop string cut off
   summary_.finish = finish;
+  // The first token came with prefill, whose time decode_time leaves out.
   summary_.decoded_tokens =
       static_cast<int64_t>(text_.size()) - summary_.prompt_tokens - 1;
 }
 
 GenerationSummary DecodeLoop::TakeSummary() {
+  // Tokens beyond the prompt were delivered; the summary returns the prompt
+  // alone, in the memory that text_ had.
   text_.resize(static_cast<size_t>(summary_.prompt_tokens));
   summary_.prompt = std::move(text_);
   return std::move(summary_);
@@ -374,6 +410,8 @@ absl::Status Generate(
   FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult prefill,
                              verifier.Open(loop.OpenRequest(), loop.text()));
   FORETOKEN_RETURN_IF_ERROR(loop.OnPrefill(prefill, delta));
+  // Each step is delivered before the next round is asked for, so that a slow
+  // client slows its own request and nobody else's.
   FORETOKEN_RETURN_IF_ERROR(on_step(delta));
   while (!loop.done()) {
     FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,

@@ -24,6 +24,8 @@ absl::string_view WholeCharacters(absl::string_view text) {
   for (size_t back = 1; back <= std::min<size_t>(text.size(), 3); ++back) {
     const auto byte = static_cast<uint8_t>(text[text.size() - back]);
     if (byte < 0x80) break;
+    // Continuation bytes are 10xxxxxx; a lead byte says how long its character
+    // is.
     if (byte < 0xC0) continue;  // inside a character
     const size_t length = byte >= 0xF0 ? 4 : byte >= 0xE0 ? 3 : 2;
     if (length > back) text.remove_suffix(back);
@@ -39,6 +41,8 @@ std::vector<TokenId> LastOf(const Tokenizer& tokenizer,
   size_t first = ids.size();
   while (first > 0 && bytes > 0) {
     const size_t size = tokenizer.TokenBytes(ids[first - 1]).size();
+    // A token that begins before the bytes would change tokens that are
+    // committed.
     if (size == 0 || size > bytes) return {};
     bytes -= size;
     --first;
@@ -92,6 +96,8 @@ void GrammarSource::Ask(const DraftRound& round,
       constraint_->Forced(kMaxBytes));
   int32_t parent = kRootParent;
   float chance = 1.0f;
+  // The grammar may force more text than the round has nodes for; the rest is
+  // forced again next time.
   for (size_t i = 0; i < tokens.size(); ++i) {
     if (draft_.tree.size() == round.max_nodes) break;
     chance *= i + 1 < tokens.size() ? kClaim : kLastClaim;
@@ -106,6 +112,7 @@ DraftOutcome GrammarSource::Collect(absl::Time /*deadline*/,
     draft.Clear();
     return DraftOutcome::kNotAsked;
   }
+  // Swap: both drafts keep their buffers from round to round.
   std::swap(draft, draft_);
   draft_.Clear();
   return DraftOutcome::kAnswered;

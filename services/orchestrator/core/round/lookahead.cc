@@ -28,10 +28,13 @@ class Paths {
  public:
   explicit Paths(const TokenTree& tree) {
     for (int32_t i = 0; i < tree.size(); ++i) {
+      // try_emplace keeps the first of equal children. There are none in trees
+      // that were merged.
       child_.try_emplace({tree.parents()[i], tree.tokens()[i]}, i);
     }
   }
   // Returned for a missing child, and for any child of kNone.
+  // Not -1, which is the root.
   static constexpr int32_t kNone = -2;
   int32_t Child(int32_t parent, TokenId token) const {
     const auto found = child_.find({parent, token});
@@ -43,6 +46,8 @@ class Paths {
 };
 
 int32_t FindOrAdd(DraftTree& tree, TokenId token, int32_t parent, float prob) {
+  // Linear, in a tree of at most some hundred nodes; children come after their
+  // parents.
   for (int32_t node = parent + 1; node < tree.size(); ++node) {
     if (tree.parents[node] == parent && tree.tokens[node] == token) return node;
   }
@@ -59,6 +64,9 @@ void LookaheadSource::Start(const DraftOpen&, absl::Span<const TokenId> text) {
   pool_.Clear();
   last_ = text.back();
   levels_.assign(1, {});
+  // Lookahead Decoding (arXiv:2402.02057) starts with random guesses; tokens of
+  // the prompt, chosen by a fixed hash, make the same request draft the same
+  // every time.
   for (int i = 0; i < options_.window + options_.ngram - 2; ++i) {
     levels_[0].push_back(text[Mix(i) % text.size()]);
   }
@@ -67,6 +75,8 @@ void LookaheadSource::Start(const DraftOpen&, absl::Span<const TokenId> text) {
 std::vector<TokenId> LookaheadSource::Answers(
     const VerifiedTree& verified) const {
   std::vector<TokenId> answers;
+  // The verifier did not return its rows, as in the first round or after a
+  // failover: the window stays as it is.
   if (static_cast<int>(verified.row_tokens.size()) !=
       verified.tree.size() + 1) {
     return answers;
@@ -79,6 +89,8 @@ std::vector<TokenId> LookaheadSource::Answers(
     for (size_t l = 1; l < levels_.size(); ++l) {
       row = paths.Child(row, levels_[l][j]);
     }
+    // A window that was cut for lack of rows has no answer for its last
+    // columns. A step needs all of them.
     if (row == Paths::kNone || verified.row_tokens[row + 1] < 0) return {};
     answers.push_back(verified.row_tokens[row + 1]);
   }
@@ -95,6 +107,8 @@ void LookaheadSource::Step(const std::vector<TokenId>& answers) {
   std::vector<TokenId> ngram(options_.ngram);
   for (size_t j = 0; j < answers.size(); ++j) {
     for (size_t l = 0; l < full; ++l) ngram[l] = levels_[l][j];
+    // The window's first column begins at the last committed token itself (row
+    // 0), not at a guess.
     if (j == 0) ngram[0] = last_;
     ngram[full] = answers[j];
     pool_.Insert(ngram);
@@ -128,6 +142,7 @@ void LookaheadSource::AddCandidates(int max_nodes, DraftTree& tree) {
     int32_t at = kRootParent;
     for (size_t i = 1; i < newest_[rank].size(); ++i) {
       const int32_t node = FindOrAdd(tree, newest_[rank][i], at, prob);
+      // FindOrAdd has added one too many: take it back, its parent stays.
       if (tree.size() > max_nodes) {
         tree.tokens.pop_back();
         tree.parents.pop_back();

@@ -25,6 +25,9 @@ OutputText::OutputText(const Tokenizer* tokenizer, StopMatcher stop_matcher,
 
 void OutputText::Hold() {
   const size_t waiting = detokenizer_ ? detokenizer_->pending().size() : 0;
+  // Pending bytes become text once their character is whole, or else
+  // replacement characters, whose number depends on the tokenizer's rules; both
+  // ends are kept until it is known which.
   const bool by_part =
       tokenizer_ != nullptr && tokenizer_->decode_rules().malformed ==
                                    DecodeRules::Malformed::kMaximalSubpart;
@@ -61,6 +64,8 @@ bool OutputText::Push(TokenId token) {
   const size_t before = released_.size();
   bool stopped = false;
   if (unchecked_tokens_ > 0) {
+    // Until min_tokens are out, stop strings do not end the output; they are
+    // still text.
     --unchecked_tokens_;
     released_ += text;
   } else {
@@ -82,6 +87,8 @@ bool OutputText::Finish() {
   const bool stopped = stop_matcher_.Push(text, released_);
   stop_matcher_.Flush(released_);
   released_bytes_ += released_.size() - before;
+  // After a stop only what lies before the string is shown. At a plain end all
+  // tokens are, those without text included.
   if (stopped) {
     ReleaseTokens();
   } else {
@@ -92,6 +99,8 @@ bool OutputText::Finish() {
 }
 
 void OutputText::ReleaseTokens() {
+  // Invariant: a token is shown once all bytes that it contributed to are;
+  // those after the last whole character wait.
   while (held_.size() > waiting_tokens_ &&
          held_.front().whole <= released_bytes_) {
     held_.pop_front();

@@ -10,6 +10,7 @@ namespace foretoken::orchestrator {
 std::unique_ptr<RequestSpans> RequestSpans::Create(
     const std::string& traceparent, SpanSink& sink, absl::Time arrived) {
   const std::optional<TraceContext> caller = TraceContext::Parse(traceparent);
+  // Only sampled traces: the caller records no others.
   if (!caller.has_value() || !caller->sampled) return nullptr;
   return std::unique_ptr<RequestSpans>(
       new RequestSpans(*caller, sink, arrived));
@@ -35,6 +36,7 @@ void RequestSpans::OnPrefill(const GenerationSummary& summary, absl::Time now) {
 }
 
 void RequestSpans::OnRound(const RoundReport& round, absl::Time now) {
+  // A long output has thousands of rounds; the rest is counted in an attribute.
   if (++rounds_ > kMaxRounds) return;
   Add("round", now).attributes = {
       {"foretoken.length", round.length},
@@ -47,6 +49,7 @@ void RequestSpans::OnRound(const RoundReport& round, absl::Time now) {
 
 void RequestSpans::OnEnd(const std::string& request_id,
                          const absl::Status& status, absl::Time now) {
+  // The request ended while it waited, so all of its time was queueing.
   if (!started_) Add("queue", now);
   Span request;
   request.trace = own_.trace;

@@ -33,6 +33,8 @@ constexpr double kNewestDraft = 0.25;
 void DropForbidden(grammar::ConstrainedText& constraint, DraftTree& tree) {
   const std::vector<bool> allowed =
       constraint.Allowed(tree.tokens, tree.parents);
+  // The usual case: drafts that come from the model's own habits keep to the
+  // grammar. Nothing is copied then.
   if (std::find(allowed.begin(), allowed.end(), false) == allowed.end()) return;
   DraftTree kept;
   std::vector<int32_t> index(tree.tokens.size(), -1);
@@ -59,6 +61,8 @@ RoundDrafting::RoundDrafting(
       sources_(std::move(sources)),
       merger_(options_.limits) {
   for (const auto& source : sources_) {
+    // Sources that draft come first, so that one index serves drafts_, report_
+    // and the proposers of the tree.
     FORETOKEN_CHECK(!source->drafts() || &source == &sources_[drafting_]);
     drafting_ += source->drafts();
     needs_rows_ |= source->needs_rows();
@@ -87,6 +91,8 @@ void RoundDrafting::Start(const DraftOpen& open,
   open_ = open;
   prompt_length_ = text.size();
   const bool follows = options_.economical && shared_pace_ != nullptr;
+  // In a server where drafting does not pay just now, a request starts without
+  // its sources, whose opening alone costs the drafters a prefill.
   if (follows && shared_pace_->RecentArm(options_.clock()) == DraftArm::kOff) {
     return;
   }
@@ -96,6 +102,7 @@ void RoundDrafting::Start(const DraftOpen& open,
 void RoundDrafting::StartSources(absl::Span<const TokenId> prompt) {
   if (std::exchange(started_, true)) return;
   for (const auto& source : sources_) source->Start(open_, prompt);
+  // Held no longer than needed: it has a copy of the sampling parameters.
   open_ = DraftOpen();
 }
 
@@ -142,6 +149,8 @@ void RoundDrafting::NoteLatency(int source) {
 absl::Duration RoundDrafting::WaitForPasses() const {
   absl::Duration pass = pace_.verify_time();
   if (pass == absl::ZeroDuration()) {
+    // Nothing was measured in this request yet: the price of a full tree, which
+    // is the longest that its pass should take.
     pass = absl::Milliseconds(
         options_.costs.At(1.0 + options_.limits.max_draft_nodes));
   }
@@ -197,6 +206,8 @@ absl::Duration RoundDrafting::TokenTime() const {
 std::vector<float> RoundDrafting::RowCosts() const {
   std::vector<float> costs;
   if (!options_.costs.known()) return costs;
+  // Nodes are priced at the load of the latest pass: the rows of the other
+  // sessions are in it anyway, so a node costs what it adds to them.
   const PassLoad& load = pace_.load();
   double before = options_.costs.At(1.0 + load.other_rows);
   for (int node = 1; node <= options_.limits.max_draft_nodes; ++node) {
@@ -214,6 +225,8 @@ absl::Duration RoundDrafting::TimeBeyond(int32_t nodes) const {
   if (!options_.costs.known()) return absl::ZeroDuration();
   const PassLoad& load = pace_.load();
   const double rows = 1.0 + load.other_rows;
+  // What the pass cost more than one with the hints alone would have; negative
+  // if the merged tree is smaller.
   return absl::Milliseconds((options_.costs.At(rows + tree_.draft_nodes()) -
                              options_.costs.At(rows + nodes)) *
                             (1.0 + load.passes_waited) *
@@ -269,6 +282,8 @@ void RoundDrafting::Learn(const CommittedText& committed) {
 
 void RoundDrafting::Commit(const CommittedText& committed) {
   if (constraint_ != nullptr) constraint_->Append(committed.tokens);
+  // First, so that sources with a session see rounds in order, this one's among
+  // them.
   TellHintReaders();
   Learn(committed);
   if (committed.round == nullptr) {
@@ -298,6 +313,7 @@ void RoundDrafting::Commit(const CommittedText& committed) {
   const auto untold =
       committed.text.last(std::exchange(untold_, 0) + committed.tokens.size());
   DraftRound round;
+  // One message with everything that a source has not been told.
   round.length = static_cast<int64_t>(committed.text.size());
   round.committed.assign(untold.begin(), untold.end());
   if (reads_costs_ && max_depth_ > 0) {
@@ -319,6 +335,8 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     DraftSource& source = *sources_[i];
     if (source.reads_hints()) continue;
     const bool reads = source.needs_rows();
+    // Swapped in and out instead of copied: candidates of all rows are large,
+    // and only some sources read them.
     if (reads) std::swap(round.verified, verified);
     if (!source.drafts()) std::swap(round.phrases, phrases_);
     const int index = static_cast<int>(i);
@@ -331,6 +349,7 @@ void RoundDrafting::Commit(const CommittedText& committed) {
     source.Ask(round, committed.text);
     if (reads) std::swap(round.verified, verified);
     round.phrases.clear();
+    // Late until an answer has come.
     if (round.max_nodes > 0) report_[i].outcome = DraftOutcome::kLate;
   }
   if (!reads_hints_) return;
@@ -354,6 +373,8 @@ void RoundDrafting::AskWithHints() {
   const TokenTree hints = merger_.Merge(answers_, PriceOfNodes());
   hinted_ = 0;
   for (int32_t node = 0; node < hints.draft_nodes(); ++node) {
+    // A hint for each node of the merged drafts; its sum is what would be
+    // accepted without the source.
     round.hints.Add(hints.tokens()[node], hints.parents()[node],
                     hints.probs()[node]);
     hinted_ += hints.probs()[node];
@@ -428,6 +449,8 @@ TreeMerger::Price RoundDrafting::PriceOfNodes() const {
   // One pass in kTakeAnyway, not one round: the rows of all its sessions add
   // up.
   const double sessions = 1.0 + pace_.load().other_sessions;
+  // turn_ is uniform over 64 bits, so this is a number in [0, 1) without a
+  // generator of its own.
   const double chance = std::ldexp(static_cast<double>(turn_), -64);
   const bool anyway = chance * kTakeAnyway * sessions < 1.0;
   return [this, anyway](absl::Span<const float> probs) {
@@ -451,6 +474,8 @@ void RoundDrafting::CollectFrom(int source) {
     draft.Clear();
     outcome = DraftOutcome::kBroken;
   }
+  // After the tree is known to be one. Forbidden drafts would be rejected by
+  // the verifier in any case and only cost rows.
   if (constraint_ != nullptr && draft.tree.size() > 0) {
     DropForbidden(*constraint_, draft.tree);
   }
@@ -489,6 +514,7 @@ const TokenTree& RoundDrafting::Draft() {
       std::any_of(report_.begin(), report_.end(), [](const auto& report) {
         return report.outcome != DraftOutcome::kNotAsked;
       });
+  // Without drafts the empty tree: a round of plain decoding.
   tree_ = asked ? merger_.Merge(answers_, PriceOfNodes()) : TokenTree();
   for (int node = 0; node < tree_.draft_nodes(); ++node) {
     for (int i = 0; i < drafting_; ++i) {

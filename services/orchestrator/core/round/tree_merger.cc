@@ -34,6 +34,7 @@ bool KeepUsable(int32_t vocab_size, int64_t max_depth, int32_t max_nodes,
   std::vector<int64_t> depth(tree.size(), 0);
   int32_t size = 0;
   for (int32_t i = 0; i < tree.size() && size < max_nodes; ++i) {
+    // Stops at max_nodes: parents precede children, so every prefix is a tree.
     const int32_t parent = tree.parents[i];
     const bool at_root = parent == kRootParent;
     depth[i] = at_root ? 1 : depth[parent] + 1;

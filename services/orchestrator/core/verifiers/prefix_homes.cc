@@ -5,6 +5,8 @@
 namespace foretoken::orchestrator {
 namespace {
 
+// Prefixes are noted at 32, 64, 128, ... tokens: a text of n tokens has about
+// log2(n / 32) keys, and a match by length is known within a factor of two.
 constexpr size_t kFirstTokens = 32;
 
 }  // namespace
@@ -17,6 +19,9 @@ PrefixKeys KeysOfPrefixes(absl::string_view scope,
   keys.push_back(hash);
   size_t next = kFirstTokens;
   for (size_t i = 0; i < text.size(); ++i) {
+    // Chained: each key depends on all tokens before it, so equal keys mean
+    // equal prefixes but for collisions, which only cost a cold cache. Token
+    // ids may be 0, hence + 1.
     hash = MixBits(hash + kMixStep * (static_cast<uint64_t>(text[i]) + 1));
     if (i + 1 == next) {
       keys.push_back(hash);
@@ -27,6 +32,8 @@ PrefixKeys KeysOfPrefixes(absl::string_view scope,
 }
 
 PrefixHomes::Home PrefixHomes::Find(const PrefixKeys& keys) const {
+  // The longest prefix first: most of the text is cached where it was last read
+  // whole.
   for (size_t i = keys.size(); i-- > 0;) {
     const auto found = homes_.find(keys[i]);
     if (found != homes_.end()) {
@@ -48,6 +55,8 @@ void PrefixHomes::Note(const PrefixKeys& keys, int member) {
       entries_.splice(entries_.begin(), entries_, found->second);
     }
   }
+  // Oldest first, whatever their length; at most max_keys_ entries, in the list
+  // and the map alike.
   while (homes_.size() > max_keys_) {
     homes_.erase(entries_.back().first);
     entries_.pop_back();

@@ -49,6 +49,7 @@ RemoteVerifier::RemoteVerifier(const RemoteVerifierOptions& options,
 RemoteVerifier::~RemoteVerifier() { Close(); }
 
 void RemoteVerifier::Close() {
+  // The session first: it may still write into the mailbox.
   verify_.reset();
   mailbox_.reset();
   lease_.reset();
@@ -57,6 +58,7 @@ void RemoteVerifier::Close() {
 }
 
 void RemoteVerifier::Cancel() {
+  // Failed outside mu_, so that the mailbox's lock is never taken under it.
   std::shared_ptr<VerifyMailbox> mailbox;
   {
     absl::MutexLock lock(&mu_);
@@ -72,6 +74,7 @@ absl::Status RemoteVerifier::NewMailbox() {
   mailbox_ = std::make_shared<VerifyMailbox>(clock_);
   absl::MutexLock lock(&mu_);
   cancellable_ = mailbox_;
+  // Cancel may have come before there was a mailbox to fail.
   if (!cancelled_) return absl::OkStatus();
   return absl::CancelledError("the request was cancelled");
 }
@@ -97,6 +100,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
         kGrammarVersion));
   }
   FORETOKEN_RETURN_IF_ERROR(NewMailbox());
+  // A copy, because the request is needed again if this verifier is lost; the
+  // text is the whole committed one, prompt and output.
   SessionRequest request = session_;
   request.tokens.assign(text.begin(), text.end());
   FORETOKEN_ASSIGN_OR_RETURN(
@@ -107,6 +112,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
   const absl::Duration patience =
       std::max(options_.connect_timeout, kOpenPasses * lease_->longest_pass());
   const absl::Time start = clock_();
+  // A verifier that answers probes is given more time, since its passes may be
+  // long; kBusyPatience still bounds the wait.
   const absl::Time last =
       std::min(session_.deadline + kGrace, start + kBusyPatience * patience);
   std::optional<absl::Status> opened;
@@ -146,10 +153,13 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       session_.deadline, clock_() + (fresh ? options_.connect_timeout
                                            : options_.failover_timeout));
   absl::Duration backoff = options_.first_backoff;
+  // Once for all attempts: the text does not change while a verifier is sought.
   const PrefixKeys keys = KeysOfPrefixes(session_.cache_scope, text);
   std::set<int> unequal;  // verifiers with another fingerprint
   absl::Status aborted;   // the last of their refusals
   while (true) {
+    // Starts again with each turn of the outer loop: those that were full or
+    // down may have room now, while those with another model stay out.
     std::set<int> asked = unequal;
     absl::Status full;     // the last ResourceExhausted
     absl::Status refused;  // the last IsRefused of a new request
@@ -165,6 +175,7 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       last = result.status();
       // A cancel of ours says nothing about the verifier.
       const absl::Status ours = BackOff(absl::ZeroDuration());
+      // Before Close, which releases the lease.
       if (ours.ok() && IsLost(last)) lease_->ReportDown();
       Close();
       FORETOKEN_RETURN_IF_ERROR(ours);
@@ -221,8 +232,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
 
 absl::Status RemoteVerifier::NoteLoss(const absl::Status& loss, int id,
                                       int64_t length) {
+  // A verifier that stops on purpose says nothing about the request.
   if (IsStopping(loss)) return absl::OkStatus();
   const bool same = std::exchange(lost_, id) == id;
+  // Two losses at one length: the request itself may be the cause, so it is not
+  // sent to a third verifier.
   if (std::exchange(length_at_loss_, length) != length) return absl::OkStatus();
   if (IsLeft(loss) && same) return loss;
   return absl::AbortedError(
@@ -260,6 +274,8 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(
     absl::StatusOr<RoundResult> result = RoundOnce(request);
     if (result.ok()) return result;
     // Cancelled by us, or the request's own fault?
+    // A cancel that came while the round ran is reported as such; without it, a
+    // broken stream would start a failover.
     FORETOKEN_RETURN_IF_ERROR(BackOff(absl::ZeroDuration()));
     if (!IsLost(result.status())) return result.status();
     FORETOKEN_LOG(kWarning, "request ", session_.request_id, ": verifier ",
@@ -272,6 +288,8 @@ absl::StatusOr<RoundResult> RemoteVerifier::Round(
     FORETOKEN_RETURN_IF_ERROR(NoteLoss(result.status(), id, request.length));
     FORETOKEN_ASSIGN_OR_RETURN(const PrefillResult replayed,
                                OpenAnywhere(text));
+    // The replay has to end where the round began, with nothing new, or the
+    // output would fork.
     if (replayed.length != request.length || !replayed.tokens.empty()) {
       return absl::InternalError(absl::StrCat("a replay ended at ",
                                               replayed.length, " tokens, want ",

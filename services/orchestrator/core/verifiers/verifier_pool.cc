@@ -108,6 +108,7 @@ void VerifierPool::SetMembers(
   }
   Members<Member> fresh;
   std::set<std::string> unconnected;
+  // Connecting takes no lock: it may resolve names.
   for (const size_t index : added) {
     const std::string& name = names[index];
     absl::StatusOr<std::shared_ptr<VerifierPeer>> verifier = connect(index);
@@ -157,6 +158,7 @@ void VerifierPool::ProbeMain() {
     }
     gone.clear();
     ProbeAll(timed);
+    // A probe of new members does not move the clock of the others.
     if (timed) next = clock_() + options_.probe_interval;
   }
 }
@@ -167,6 +169,8 @@ void VerifierPool::ProbeAll(bool timed) {
   {
     absl::MutexLock lock(&mu_);
     if (stop_) return;
+    // Plain pointers: members are destroyed by the prober alone, which runs
+    // this.
     for (const auto& member : members_) probed.push_back(member.get());
     probe = probe_ = std::make_shared<Probe>(probed.size());
   }
@@ -184,6 +188,8 @@ void VerifierPool::ProbeAll(bool timed) {
     // Without health_mu_: WatchHealth must not wait for a probe's timeout.
     absl::MutexLock lock(&probe->mu);
     probe->mu.Await(absl::Condition(probe.get(), &Probe::over));
+    // Given up by the destructor: answers that are still to come keep the probe
+    // alive by their own references.
     if (probe->pending > 0) return;
     infos = std::move(probe->infos);
   }
@@ -258,12 +264,16 @@ void VerifierPool::Record(Member& member,
                                                            : absl::OkStatus();
   if (info.ok()) {
     member.info = *info;
+    // Sessions of other orchestrators count as load as well; ours are known to
+    // the minute, theirs only as of the probe.
     member.elsewhere = std::max<int64_t>(0, info->sessions - member.uses);
   }
   // A draining verifier refuses probes and still serves its sessions; a dead
   // one breaks their streams. One that hangs does neither.
   const bool silent = absl::IsDeadlineExceeded(info.status());
   member.silent_probes = silent ? member.silent_probes + 1 : 0;
+  // OnFailed wakes the request's thread and takes only the mailbox's lock, so
+  // mu_ may be held.
   if (member.silent_probes >= options_.probes_before_hung &&
       !member.sessions.empty()) {
     FORETOKEN_LOG(kWarning, "verifier ", member.name,
@@ -332,6 +342,7 @@ void VerifierPool::Elect(bool timed) {
     const Member* elected = nullptr;
     for (const auto& member : members_) {
       if (!Works(*member)) continue;
+      // More votes win; of equals the first in order, which is the operator's.
       if (elected == nullptr || votes(*member->info) > votes(*elected->info)) {
         elected = member.get();
       }
@@ -387,6 +398,7 @@ absl::Status VerifierPool::Fault() const {
   absl::Status fault;
   for (const auto& member : members_) {
     if (member->leaving) continue;
+    // One healthy member is enough: requests go there.
     if (member->fault.ok()) return absl::OkStatus();
     fault = member->fault;
   }
@@ -397,6 +409,8 @@ double VerifierPool::SlackOf(int depth, int64_t load) const {
   const double whole =
       std::max(static_cast<double>(options_.prefix_slack),
                options_.prefix_slack_share * static_cast<double>(load));
+  // A short common prefix saves little, so it is worth less imbalance than a
+  // long one.
   const double deep = std::max(1.0, static_cast<double>(options_.prefix_slack));
   return whole * std::min(1.0, static_cast<double>(depth) / deep);
 }
@@ -434,6 +448,8 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
     if (out(member) || rank(member) != rank(*best)) continue;
     if (member.id == known.member) home = &member;
     if (first_page.empty()) continue;
+    // By rendezvous hashing, so that orchestrators that share no state send the
+    // same first page to the same verifier.
     const uint64_t score = RendezvousScore(member.name, first_page);
     if (agreed == nullptr || score > agreed_score) {
       agreed = &member;
