@@ -22,9 +22,9 @@
 #include "absl/strings/string_view.h"
 #include "common/base/check.h"
 #include "common/base/clock.h"
-#include "common/base/host_names.h"
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
+#include "common/net/host_names.h"
 
 namespace foretoken::metrics {
 namespace {
@@ -294,7 +294,7 @@ std::shared_ptr<const std::string> PageServer::Answer(
   // machine and read the metrics through the user's browser. Remote clients are
   // not checked, since they reach the address anyway.
   if (IsLoopback(connection.peer) &&
-      !IsOwnHost(*host, options_.allowed_hosts)) {
+      !net::IsOwnHost(*host, options_.allowed_hosts)) {
     return std::make_shared<std::string>(
         Response("403 Forbidden", kPlain,
                  "this page does not answer to the name in Host: see "

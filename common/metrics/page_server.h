@@ -26,8 +26,8 @@ struct PageServerOptions {
   std::string address;  // HOST:PORT, port 0 takes a free one
   std::string path = "/metrics";
   std::string content_type = "text/plain; version=0.0.4; charset=utf-8";
-  // Names besides localhost under which clients on this machine may ask: those of
-  // a proxy; "*": all (common/base/host_names.h).
+  // Names besides localhost under which clients on this machine may ask: those
+  // of a proxy; "*": all (common/net/host_names.h).
   std::vector<std::string> allowed_hosts;
   int max_connections = 64;
   // Time for the whole request, and then for the client to take the page.

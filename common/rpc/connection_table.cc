@@ -11,7 +11,7 @@
 #include <utility>
 
 #include "common/base/process_limits.h"
-#include "common/rpc/peer_name.h"
+#include "common/net/peer_name.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -61,7 +61,7 @@ bool ConnectionTable::Add(int fd) {
   // with this number is of a connection that is gone.
   const auto former = connections_.find(fd);
   if (former != connections_.end()) Erase(former);
-  const std::string peer = PeerOfSocket(fd);
+  const std::string peer = net::PeerOfSocket(fd);
   if (!HasRoom(peer)) {
     const absl::Time now = clock_();
     if (now < next_search_) return false;

@@ -24,7 +24,7 @@
 #include "common/base/log.h"
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -81,11 +81,11 @@ absl::StatusOr<int> ListenUnix(const std::string& path,
 
 absl::StatusOr<ReservedAddress> Reserve(const std::string& address) {
   ReservedAddress reserved{address, std::nullopt};
-  if (!IsUnixAddress(address)) {
+  if (!net::IsUnixAddress(address)) {
     FORETOKEN_ASSIGN_OR_RETURN(reserved.bound, BoundSocket::Bind(address));
     return reserved;
   }
-  const std::string path = UnixPath(address);
+  const std::string path = net::UnixPath(address);
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     return CannotListen(address, strerror(errno));
@@ -135,7 +135,7 @@ absl::StatusOr<std::string> Listener::Bind(ReservedAddress address,
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd,
                                (*std::move(address.bound)).Listen(kBacklog));
   } else {
-    socket.unix_path = UnixPath(name);
+    socket.unix_path = net::UnixPath(name);
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd, ListenUnix(socket.unix_path, name));
     socket.inode = SocketAt(socket.unix_path).value_or(0);
   }

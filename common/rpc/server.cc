@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/signals.h"
@@ -52,11 +52,11 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
     FORETOKEN_ASSIGN_OR_RETURN(credentials,
                                TlsForServer({options.tls_cert, options.tls_key,
                                              options.tls_client_ca}));
-  } else if (!IsLocalAddress(address)) {
+  } else if (!net::IsLocalAddress(address)) {
     return grpc::InsecureServerCredentials();
   } else {
     credentials = grpc::experimental::LocalServerCredentials(
-        IsUnixAddress(address) ? UDS : LOCAL_TCP);
+        net::IsUnixAddress(address) ? UDS : LOCAL_TCP);
   }
   if (callers != nullptr) {
     credentials->SetAuthMetadataProcessor(MakeBearerProcessor(callers));
@@ -176,9 +176,9 @@ ConnectionLimits LimitsOf(const ServerOptions& options) {
 
 absl::Status ServerOptions::Validate() const {
   for (const std::string& address : listen) {
-    FORETOKEN_RETURN_IF_ERROR(ValidateAddress(address));
+    FORETOKEN_RETURN_IF_ERROR(net::ValidateAddress(address));
     // TLS makes any listener safe, and a local one needs none.
-    if (IsLocalAddress(address) || !tls_cert.empty()) continue;
+    if (net::IsLocalAddress(address) || !tls_cert.empty()) continue;
     if (!token_file.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("listen address ", address,

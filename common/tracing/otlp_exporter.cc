@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/clock.h"
@@ -19,6 +18,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/timed_wait.h"
+#include "common/net/address.h"
 #include "common/tracing/otlp_json.h"
 
 namespace foretoken {
@@ -128,33 +128,20 @@ absl::StatusOr<OtlpEndpoint> OtlpEndpoint::Parse(absl::string_view url) {
   }
   const size_t slash = std::min(url.find('/'), url.size());
   if (slash + 1 < url.size()) endpoint.path = std::string(url.substr(slash));
-  absl::string_view host = url.substr(0, slash);
-  // An IPv6 address stands in brackets, so that its colons are not taken for
-  // that of the port.
-  const size_t bracket = host.find(']');
-  const size_t from = bracket == absl::string_view::npos ? 0 : bracket;
-  const size_t colon = host.find(':', from);
-  if (colon != absl::string_view::npos) {
-    int port = 0;
-    if (!absl::SimpleAtoi(host.substr(colon + 1), &port) || port < 1 ||
-        port > 65535) {
-      return bad();
-    }
-    endpoint.port = absl::StrCat(port);
-    host = host.substr(0, colon);
-  }
-  if (absl::ConsumePrefix(&host, "[") && !absl::ConsumeSuffix(&host, "]")) {
+  const absl::string_view authority = url.substr(0, slash);
+  const auto [host, port] = net::SplitHostPort(authority);
+  // Without brackets, the last group of an IPv6 address would be the port.
+  if (host.empty() || (host.find(':') != host.npos && authority[0] != '[')) {
     return bad();
   }
-  if (host.empty()) return bad();
   endpoint.host = std::string(host);
+  if (!port.empty()) endpoint.port = std::string(port);
+  if (net::ParsePort(endpoint.port).value_or(0) == 0) return bad();
   return endpoint;
 }
 
 std::string OtlpEndpoint::authority() const {
-  const bool ipv6 = absl::StrContains(host, ':');
-  return ipv6 ? absl::StrCat("[", host, "]:", port)
-              : absl::StrCat(host, ":", port);
+  return net::JoinHostPort(host, port);
 }
 
 absl::Status HttpPost(const OtlpEndpoint& endpoint, absl::string_view body,

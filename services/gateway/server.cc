@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/tls.h"
 #include "common/rpc/token_names.h"
@@ -56,7 +56,7 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
     if (!gateway.single_user) return "";
     for (const std::string& address : http.listen) {
       // Requests to a socket file never share: most often a proxy calls there.
-      if (rpc::IsUnixAddress(address) || !rpc::IsLocalAddress(address)) {
+      if (net::IsUnixAddress(address) || !net::IsLocalAddress(address)) {
         return absl::StrCat(
             "want loopback addresses (HOST:PORT of this machine) alone, not ",
             address);
@@ -117,13 +117,12 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
 
 std::string GatewayServer::Url() const {
   for (const std::string& address : addresses()) {
-    if (rpc::IsUnixAddress(address)) continue;
+    if (net::IsUnixAddress(address)) continue;
     // Every address of the machine is no address to ask.
-    const absl::string_view host = rpc::HostOf(address);
+    const auto [host, port] = net::SplitHostPort(address);
     const bool any = host == "0.0.0.0" || host == "::";
-    return absl::StrCat(
-        tls_ ? "https://" : "http://",
-        any ? absl::StrCat("localhost:", rpc::PortOf(address)) : address, "/");
+    return absl::StrCat(tls_ ? "https://" : "http://",
+                        any ? absl::StrCat("localhost:", port) : address, "/");
   }
   return "";
 }

@@ -29,13 +29,13 @@ TREES = (*PRODUCT, "tests/lab")
 # The folders of common/, as the map in CONTRIBUTING.md orders them.
 LAYERS = ("rpc", "metrics", "engine", "infer", "drafting", "config",
           "generation", "speculation", "grammar", "text", "gguf", "tracing",
-          "sampling", "base")
+          "sampling", "net", "base")
 SUFFIXES = {".h", ".cc", ".cu", ".cuh"}
 
 # Folders that must not know a transport, a database or a metrics library.
 CORES = re.compile(
     r"services/[^/]+/core/|"
-    r"common/(base|drafting|engine|generation|gguf|grammar|infer|sampling|"
+    r"common/(base|drafting|engine|generation|gguf|grammar|infer|net|sampling|"
     r"speculation|text|tracing)/")
 FOREIGN = re.compile(
     r"grpc(pp)?/|google/protobuf/|foretoken/v1/|libpq|pqxx/|hiredis/|"

@@ -25,7 +25,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "common/rpc/peer_name.h"
+#include "common/net/peer_name.h"
 #include "services/gateway/adapters/client_socket.h"
 #include "services/gateway/adapters/http_answer.h"
 #include "services/gateway/adapters/reader_deadline.h"
@@ -632,7 +632,7 @@ std::shared_ptr<Connection> MakeConnection(Shared& shared,
           : MakeTlsSocket(std::move(socket), shared.tls->New(), WantTls());
   if (client == nullptr) return nullptr;
   return std::make_shared<BeastConnection>(shared, io, std::move(client),
-                                           rpc::PeerOfSocket(fd));
+                                           net::PeerOfSocket(fd));
 }
 
 }  // namespace foretoken::gateway::beast_server

@@ -3,7 +3,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/byte_budget.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 
 namespace foretoken::gateway {
 
@@ -56,8 +56,8 @@ void HttpServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
 
 absl::Status HttpServerOptions::Validate() const {
   for (const std::string& address : listen) {
-    FORETOKEN_RETURN_IF_ERROR(rpc::ValidateAddress(address));
-    if (!insecure && tls_cert.empty() && !rpc::IsLocalAddress(address)) {
+    FORETOKEN_RETURN_IF_ERROR(net::ValidateAddress(address));
+    if (!insecure && tls_cert.empty() && !net::IsLocalAddress(address)) {
       return absl::InvalidArgumentError(absl::StrCat(
           address, ": beyond this machine: want TLS (--", flag_prefix,
           "tls-cert and --", flag_prefix, "tls-key), or --", flag_prefix,
