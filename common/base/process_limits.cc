@@ -22,7 +22,7 @@ std::atomic<int> servers{0};
 int64_t FileLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kLeastDescriptors;
-  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is no number
+  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is not a count
   return static_cast<int64_t>(std::min(limit.rlim_cur, kMax));
 }
 
@@ -32,6 +32,15 @@ int64_t SharedDescriptors() {
 }
 
 }  // namespace
+
+int64_t RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the old limit stays
+  }
+  return FileLimit();
+}
 
 absl::Status CheckFileLimit() {
   const int64_t limit = FileLimit();

@@ -100,20 +100,20 @@ void Discard(int fd) {
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
     const PageServerOptions& options, std::function<std::string()> page) {
-  FORETOKEN_ASSIGN_OR_RETURN(BoundSocket bound,
-                             BoundSocket::Bind(options.address));
+  FORETOKEN_ASSIGN_OR_RETURN(net::BoundSocket bound,
+                             net::BoundSocket::Bind(options.address));
   return Start(options, std::move(bound), std::move(page));
 }
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
-    const PageServerOptions& options, BoundSocket bound,
+    const PageServerOptions& options, net::BoundSocket bound,
     std::function<std::string()> page) {
   std::unique_ptr<PageServer> server(new PageServer(options, std::move(page)));
   server->port_ = bound.port();
   FORETOKEN_ASSIGN_OR_RETURN(server->listener_,
                              std::move(bound).Listen(kBacklog));
   if (server->stop_event_ < 0) {
-    return CannotListen(options.address, "out of descriptors");
+    return net::CannotListen(options.address, "out of descriptors");
   }
   server->thread_ = std::thread([raw = server.get()] { raw->Run(); });
   return server;

@@ -18,7 +18,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/base/bound_socket.h"
+#include "common/net/bound_socket.h"
 
 namespace foretoken::metrics {
 
@@ -43,7 +43,7 @@ class PageServer {
       const PageServerOptions& options, std::function<std::string()> page);
   // Likewise, on options.address, which has been bound before.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
-      const PageServerOptions& options, BoundSocket bound,
+      const PageServerOptions& options, net::BoundSocket bound,
       std::function<std::string()> page);
   ~PageServer();
   PageServer(const PageServer&) = delete;

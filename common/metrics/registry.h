@@ -127,10 +127,10 @@ class Exposer {
       const ExposerOptions& options, const Registry& registry);
   // Likewise, on an address that Bind has bound before.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(
-      const ExposerOptions& options, std::optional<BoundSocket> bound,
+      const ExposerOptions& options, std::optional<net::BoundSocket> bound,
       const Registry& registry);
   // Binds options.address without listening; nullopt where it is empty.
-  static absl::StatusOr<std::optional<BoundSocket>> Bind(
+  static absl::StatusOr<std::optional<net::BoundSocket>> Bind(
       const ExposerOptions& options);
 
   int port() const { return server_ == nullptr ? 0 : server_->port(); }

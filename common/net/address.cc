@@ -25,7 +25,7 @@ HostPort SplitHostPort(absl::string_view text) {
   }
   absl::string_view host = text.substr(0, colon);
   if (absl::ConsumePrefix(&host, "[") && !absl::ConsumeSuffix(&host, "]")) {
-    host = "";
+    return {};
   }
   return {host, absl::StripPrefix(text.substr(colon), ":")};
 }

@@ -13,11 +13,12 @@ namespace foretoken::net {
 
 // Views into the text that was split.
 struct HostPort {
-  absl::string_view host;  // "::1" of "[::1]:80"; empty if a bracket is missing
+  absl::string_view host;  // "::1" of "[::1]:80"
   absl::string_view port;  // empty if there is none
 };
 // Splits HOST[:PORT] or [IPV6][:PORT], as it stands in flags, URLs and Host
-// headers. Neither part is checked.
+// headers. Both are empty if a bracket is missing; they are not checked
+// further.
 HostPort SplitHostPort(absl::string_view text);
 // "collector:4318", "[::1]:4318"
 std::string JoinHostPort(absl::string_view host, absl::string_view port);

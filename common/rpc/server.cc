@@ -160,18 +160,6 @@ void LimitReceiveBuffers(const std::vector<Servable*>& servables,
   builder.SetResourceQuota(quota.Resize(static_cast<size_t>(bytes)));
 }
 
-ConnectionLimits LimitsOf(const ServerOptions& options) {
-  ConnectionLimits limits;
-  // A quarter of the descriptors is left for outgoing connections, files and
-  // listeners.
-  limits.total = static_cast<int32_t>(std::min<int64_t>(
-      options.max_connections, std::max<int64_t>(RaiseFileLimit() * 3 / 4, 1)));
-  limits.per_peer = options.max_connections_per_peer > 0
-                        ? options.max_connections_per_peer
-                        : std::max(limits.total / 2, 1);
-  return limits;
-}
-
 }  // namespace
 
 absl::Status ServerOptions::Validate() const {
@@ -268,13 +256,13 @@ absl::Status ServerOptions::CheckFiles() const {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<ReservedAddress> addresses,
-                             ReserveAddresses(options.listen));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<net::ReservedAddress> addresses,
+                             net::ReserveAddresses(options.listen));
   return Start(options, std::move(addresses), servables);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const ServerOptions& options, std::vector<ReservedAddress> addresses,
+    const ServerOptions& options, std::vector<net::ReservedAddress> addresses,
     const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
   FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory(kServerMebibytes));
@@ -290,16 +278,18 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   SetLimits(options, servables, builder);
   LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
-  const ConnectionLimits limits = LimitsOf(options);
+  const auto limits = net::ConnectionLimits::WithinFileLimit(
+      options.max_connections, options.max_connections_per_peer);
   // Connections wait in the backlog until listener_->Start().
-  server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
+  server->listener_ =
+      std::make_unique<net::Listener>(limits, options.send_timeout);
   server->health_ = std::make_unique<HealthService>(limits.per_peer);
   std::shared_ptr<const Callers>& callers = server->callers_;
   if (!options.token_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));
     for (Servable* servable : servables) servable->SetCallers(callers);
   }
-  for (ReservedAddress& address : addresses) {
+  for (net::ReservedAddress& address : addresses) {
     FORETOKEN_ASSIGN_OR_RETURN(auto credentials,
                                MakeCredentials(options, address.name, callers));
     server->acceptors_.push_back(

@@ -18,9 +18,9 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/net/listener.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/health_service.h"
-#include "common/rpc/listener.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
@@ -123,7 +123,7 @@ class Server {
       const ServerOptions& options, const std::vector<Servable*>& servables);
   // Likewise, on addresses that were reserved before: those of options.listen.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
-      const ServerOptions& options, std::vector<ReservedAddress> addresses,
+      const ServerOptions& options, std::vector<net::ReservedAddress> addresses,
       const std::vector<Servable*>& servables);
   ~Server();
 
@@ -157,7 +157,7 @@ class Server {
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>>
       acceptors_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<net::Listener> listener_;
   std::vector<std::string> addresses_;
   std::shared_ptr<const Callers> callers_;
   absl::Mutex mu_;

@@ -81,7 +81,7 @@ absl::Status GatewayServerOptions::CheckFiles() const {
 
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
-    metrics::Registry& registry, std::vector<rpc::ReservedAddress> addresses) {
+    metrics::Registry& registry, std::vector<net::ReservedAddress> addresses) {
   std::unique_ptr<GatewayServer> server(new GatewayServer(registry));
   GatewayParts parts;
   if (!options.model.empty()) {

@@ -155,7 +155,7 @@ void Stack::OfferDrafters(orchestrator::DraftServicesOptions* drafters) {
 }
 
 absl::Status Stack::StartGateway(const gateway::GatewayServerOptions& options,
-                                 std::vector<rpc::ReservedAddress> addresses,
+                                 std::vector<net::ReservedAddress> addresses,
                                  metrics::Registry& registry) {
   if (options.http.listen.empty()) return absl::OkStatus();
   // (Owned by the orchestrator.)
@@ -185,8 +185,8 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   std::unique_ptr<Stack> stack(new Stack());
   // Everything that can be wrong is looked at before a model is loaded, which
   // may take minutes.
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<rpc::ReservedAddress> http_addresses,
-                             rpc::ReserveAddresses(gateway.http.listen));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<net::ReservedAddress> http_addresses,
+                             net::ReserveAddresses(gateway.http.listen));
   if (!verifier.backend.model.empty()) {
     FORETOKEN_RETURN_IF_ERROR(CheckModel(verifier.backend.model));
   }

@@ -39,8 +39,8 @@ TEST(AddressTest, SplitsHostAndPort) {
                            {"[::1]:80", "::1", "80"},
                            {"[::1]", "::1", ""},
                            {":80", "", "80"},
-                           {"[::1", "", "1"},
-                           {"[::1]x:80", "", "80"},
+                           {"[::1", "", ""},
+                           {"[::1]x:80", "", ""},
                            {"", "", ""}}) {
     EXPECT_EQ(SplitHostPort(each.text).host, each.host) << each.text;
     EXPECT_EQ(SplitHostPort(each.text).port, each.port) << each.text;

@@ -4,8 +4,8 @@
 // fails the start at once. Connections are refused until Listen.
 //
 // Owned by one thread.
-#ifndef FORETOKEN_COMMON_BASE_BOUND_SOCKET_H_
-#define FORETOKEN_COMMON_BASE_BOUND_SOCKET_H_
+#ifndef FORETOKEN_COMMON_NET_BOUND_SOCKET_H_
+#define FORETOKEN_COMMON_NET_BOUND_SOCKET_H_
 
 #include <string>
 #include <utility>
@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace foretoken {
+namespace foretoken::net {
 
 // UNAVAILABLE: "cannot listen on ADDRESS: WHY".
 absl::Status CannotListen(absl::string_view address, absl::string_view why);
@@ -48,6 +48,6 @@ class BoundSocket {
   std::string name_;  // the address as given, for errors
 };
 
-}  // namespace foretoken
+}  // namespace foretoken::net
 
-#endif  // FORETOKEN_COMMON_BASE_BOUND_SOCKET_H_
+#endif  // FORETOKEN_COMMON_NET_BOUND_SOCKET_H_

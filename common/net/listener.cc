@@ -1,10 +1,9 @@
-#include "common/rpc/listener.h"
+#include "common/net/listener.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -26,7 +25,7 @@
 #include "common/base/status_macros.h"
 #include "common/net/address.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 // Connections that the kernel queues per socket; also the number accepted from
@@ -81,11 +80,11 @@ absl::StatusOr<int> ListenUnix(const std::string& path,
 
 absl::StatusOr<ReservedAddress> Reserve(const std::string& address) {
   ReservedAddress reserved{address, std::nullopt};
-  if (!net::IsUnixAddress(address)) {
+  if (!IsUnixAddress(address)) {
     FORETOKEN_ASSIGN_OR_RETURN(reserved.bound, BoundSocket::Bind(address));
     return reserved;
   }
-  const std::string path = net::UnixPath(address);
+  const std::string path = UnixPath(address);
   const std::string folder = path.substr(0, path.rfind('/') + 1);
   if (access(folder.empty() ? "." : folder.c_str(), W_OK | X_OK) != 0) {
     return CannotListen(address, strerror(errno));
@@ -130,12 +129,12 @@ absl::StatusOr<std::string> Listener::Bind(ReservedAddress address,
   socket.handler = std::move(handler);
   std::string bound = name;
   if (address.bound.has_value()) {
-    bound = absl::StrCat(name.substr(0, name.rfind(':')), ":",
-                         address.bound->port());
+    bound = JoinHostPort(SplitHostPort(name).host,
+                         absl::StrCat(address.bound->port()));
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd,
                                (*std::move(address.bound)).Listen(kBacklog));
   } else {
-    socket.unix_path = net::UnixPath(name);
+    socket.unix_path = UnixPath(name);
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd, ListenUnix(socket.unix_path, name));
     socket.inode = SocketAt(socket.unix_path).value_or(0);
   }
@@ -230,14 +229,4 @@ bool Listener::AcceptAll(const Socket& socket) {
   return true;
 }
 
-int64_t RaiseFileLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
-  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is no number
-  return static_cast<int64_t>(std::min(limit.rlim_cur, kMax));
-}
-
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

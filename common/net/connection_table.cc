@@ -1,4 +1,4 @@
-#include "common/rpc/connection_table.h"
+#include "common/net/connection_table.h"
 
 #include <linux/tcp.h>  // libc's tcp_info lacks the bytes received
 #include <netinet/in.h>
@@ -13,7 +13,7 @@
 #include "common/base/process_limits.h"
 #include "common/net/peer_name.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 // The HTTP/2 preface with its first frames, or a TLS ClientHello, takes less
@@ -51,6 +51,15 @@ ConnectionLimits LimitsNow(ConnectionLimits limits) {
 
 }  // namespace
 
+ConnectionLimits ConnectionLimits::WithinFileLimit(int32_t total,
+                                                   int32_t per_peer) {
+  ConnectionLimits limits;
+  limits.total = static_cast<int32_t>(
+      std::clamp<int64_t>(RaiseFileLimit() / 4 * 3, 1, total));
+  limits.per_peer = per_peer > 0 ? per_peer : std::max(limits.total / 2, 1);
+  return limits;
+}
+
 ConnectionTable::ConnectionTable(ConnectionLimits limits, Clock clock)
     : limits_(limits), clock_(std::move(clock)) {}
 
@@ -61,7 +70,7 @@ bool ConnectionTable::Add(int fd) {
   // with this number is of a connection that is gone.
   const auto former = connections_.find(fd);
   if (former != connections_.end()) Erase(former);
-  const std::string peer = net::PeerOfSocket(fd);
+  const std::string peer = PeerOfSocket(fd);
   if (!HasRoom(peer)) {
     const absl::Time now = clock_();
     if (now < next_search_) return false;
@@ -138,4 +147,4 @@ void ConnectionTable::Erase(Connections::iterator connection) {
   connections_.erase(connection);
 }
 
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

@@ -1,6 +1,6 @@
 // The accept loop against real sockets: limits, descriptors that run out,
 // addresses.
-#include "common/rpc/listener.h"
+#include "common/net/listener.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 using ::foretoken::testing::Eventually;
@@ -192,4 +192,4 @@ TEST_F(ListenerTest, NamesAnAddressThatCannotBeBound) {
 }
 
 }  // namespace
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net
