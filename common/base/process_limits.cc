@@ -11,7 +11,7 @@
 namespace foretoken {
 namespace {
 
-// A process with all services opens 15 before it has a peer or a client.
+// A process with all services opens fewer before it has a peer or a client.
 constexpr int64_t kOwnDescriptors = 24;
 constexpr int64_t kLeastDescriptors = 32;
 // One part is the page's, the others are the servers'.

@@ -138,15 +138,16 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
     const Registry& registry) {
   std::unique_ptr<Exposer> exposer(new Exposer());
   if (!bound.has_value()) return exposer;
-  PageServerOptions page;
+  net::PageServerOptions page;
   page.address = options.address;
   page.allowed_hosts = options.allowed_hosts;
   const MetricNames names =
       options.names == "vllm" ? MetricNames::kVllm : MetricNames::kForetoken;
   FORETOKEN_ASSIGN_OR_RETURN(
       exposer->server_,
-      PageServer::Start(page, *std::move(bound),
-                        [&registry, names] { return registry.Text(names); }));
+      net::PageServer::Start(page, *std::move(bound), [&registry, names] {
+        return registry.Text(names);
+      }));
   return exposer;
 }
 

@@ -24,7 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/config/flags.h"
 #include "common/metrics/catalog.h"
-#include "common/metrics/page_server.h"
+#include "common/net/page_server.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
@@ -137,7 +137,7 @@ class Exposer {
 
  private:
   Exposer() = default;
-  std::unique_ptr<PageServer> server_;  // null when off
+  std::unique_ptr<net::PageServer> server_;  // null when off
 };
 
 }  // namespace foretoken::metrics

@@ -1,5 +1,5 @@
 // PageServer through real sockets, beside connections that hold it up.
-#include "common/metrics/page_server.h"
+#include "common/net/page_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -14,14 +14,13 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/metrics/registry.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/eventually.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/status_matchers.h"
 
-namespace foretoken::metrics {
+namespace foretoken::net {
 namespace {
 
 using ::foretoken::testing::Eventually;
@@ -65,7 +64,7 @@ TEST_F(PageServerTest, ServesThePageAndNothingElse) {
               AnyOf(EndsWith("page 1\n"), EndsWith("page 2\n")));
   EXPECT_THAT(Get("GET / HTTP/1.1"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Get("POST /metrics HTTP/1.1"), StartsWith("HTTP/1.1 405"));
-  EXPECT_THAT(Get("nonsense"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Get("nonsense"), StartsWith("HTTP/1.1 400"));
   EXPECT_LE(rendered_, 2);
 }
 
@@ -218,4 +217,4 @@ TEST_F(PageServerTest, APageThatIsNotTakenIsDropped) {
 }
 
 }  // namespace
-}  // namespace foretoken::metrics
+}  // namespace foretoken::net
