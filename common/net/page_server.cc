@@ -33,6 +33,7 @@
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
 #include "common/net/host_names.h"
+#include "common/net/http_text.h"
 #include "common/net/peer_name.h"
 
 namespace foretoken::net {
@@ -70,11 +71,8 @@ absl::string_view View(beast::string_view text) {
   return {text.data(), text.size()};
 }
 
-Text Response(absl::string_view status, absl::string_view type,
-              absl::string_view body) {
-  return std::make_shared<const std::string>(absl::StrCat(
-      "HTTP/1.1 ", status, "\r\nContent-Type: ", type, "\r\nContent-Length: ",
-      body.size(), "\r\nConnection: close\r\n\r\n", body));
+Text Response(int status, absl::string_view type, absl::string_view body) {
+  return std::make_shared<const std::string>(LastAnswer(status, type, body));
 }
 
 // Ends the server's side of a connection whose answer has been written.
@@ -212,32 +210,31 @@ class PageServer::Impl {
   Text Answer(const Connection& connection, Text& page) const {
     constexpr char kPlain[] = "text/plain";
     if (!connection.request.is_header_done()) {
-      return Response("400 Bad Request", kPlain, "want a request of HTTP/1\n");
+      return Response(400, kPlain, "want a request of HTTP/1\n");
     }
     const auto& request = connection.request.get();
     if (request.method() != http::verb::get) {
-      return Response("405 Method Not Allowed", kPlain, "want GET\n");
+      return Response(405, kPlain, "want GET\n");
     }
     const absl::string_view target = View(request.target());
     if (target.substr(0, target.find('?')) != options_.path) {
-      return Response("404 Not Found", kPlain,
-                      absl::StrCat("want ", options_.path, "\n"));
+      return Response(404, kPlain, absl::StrCat("want ", options_.path, "\n"));
     }
     // Of several, a proxy might check another one.
     if (request.count(http::field::host) > 1) {
-      return Response("400 Bad Request", kPlain, "want one Host\n");
+      return Response(400, kPlain, "want one Host\n");
     }
     // Against DNS rebinding: a web page could let its name resolve to this
     // machine and read the metrics through the user's browser. Remote clients
     // are not checked, since they reach the address anyway.
     if (IsLoopbackPeer(connection.peer) &&
         !IsOwnHost(View(request[http::field::host]), options_.allowed_hosts)) {
-      return Response("403 Forbidden", kPlain,
+      return Response(403, kPlain,
                       "this page does not answer to the name in Host: see "
                       "--metrics-allowed-hosts\n");
     }
     if (page == nullptr) {
-      page = Response("200 OK", options_.content_type, page_());
+      page = Response(200, options_.content_type, page_());
     }
     return page;
   }
