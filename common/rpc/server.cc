@@ -49,9 +49,7 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
     const std::shared_ptr<const Callers>& callers) {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.tls_cert.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(credentials,
-                               TlsForServer({options.tls_cert, options.tls_key,
-                                             options.tls_client_ca}));
+    FORETOKEN_ASSIGN_OR_RETURN(credentials, TlsForServer(options.tls_files()));
   } else if (!net::IsLocalAddress(address)) {
     return grpc::InsecureServerCredentials();
   } else {
@@ -163,41 +161,20 @@ void LimitReceiveBuffers(const std::vector<Servable*>& servables,
 }  // namespace
 
 absl::Status ServerOptions::Validate() const {
+  FORETOKEN_RETURN_IF_ERROR(ValidateListen());
+  if (token_file.empty() || !tls_cert.empty()) return absl::OkStatus();
   for (const std::string& address : listen) {
-    FORETOKEN_RETURN_IF_ERROR(net::ValidateAddress(address));
-    // TLS makes any listener safe, and a local one needs none.
-    if (net::IsLocalAddress(address) || !tls_cert.empty()) continue;
-    if (!token_file.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("listen address ", address,
-                       " is not loopback and bearer tokens would cross it in "
-                       "the clear: want TLS (--tls-cert, --tls-key)"));
-    }
-    if (!insecure) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("listen address ", address,
-                       " is not loopback: want TLS (--tls-cert, --tls-key) or "
-                       "--insecure"));
-    }
-  }
-  if (tls_cert.empty() != tls_key.empty()) {
-    return absl::InvalidArgumentError("want --tls-cert and --tls-key together");
-  }
-  if (!tls_client_ca.empty() && tls_cert.empty()) {
+    if (net::IsLocalAddress(address)) continue;
     return absl::InvalidArgumentError(
-        "--tls-client-ca: want --tls-cert and --tls-key with it");
+        absl::StrCat("listen address ", address,
+                     " is not loopback and bearer tokens would cross it in "
+                     "the clear: want TLS (--tls-cert, --tls-key)"));
   }
   return absl::OkStatus();
 }
 
 void ServerOptions::AddFlags(Flags& flags) {
-  flags.List("listen", &listen, "Addresses: HOST:PORT or unix:/PATH");
-  flags.Bool("insecure", &insecure,
-             "Allow a listener beyond loopback without TLS");
-  flags.String("tls-cert", &tls_cert, "PEM certificate chain");
-  flags.String("tls-key", &tls_key, "PEM private key");
-  flags.String("tls-client-ca", &tls_client_ca,
-               "PEM roots that must sign client certificates (mTLS)");
+  AddListenFlags(flags, "", "the gRPC server");
   flags.String("auth-token-file", &token_file,
                "File of bearer tokens, one per line; calls without a listed "
                "token are refused");
@@ -206,12 +183,6 @@ void ServerOptions::AddFlags(Flags& flags) {
             "Maximum size of a message");
   flags.Int("max-concurrent-streams", &max_concurrent_streams, {1, 1 << 20},
             "Maximum concurrent calls per connection");
-  flags.Int("max-connections", &max_connections, {1, 1 << 20},
-            "Maximum open connections; all listeners share 3/4 of the open-file "
-            "limit");
-  flags.Int("max-connections-per-peer", &max_connections_per_peer, {0, 1 << 20},
-            "Maximum open connections from one address; 0 for half of "
-            "--max-connections");
   flags.Duration("handshake-timeout", &handshake_timeout,
                  {absl::Milliseconds(10), absl::Minutes(10)},
                  "Close a new connection that does not complete its handshake "
@@ -248,7 +219,7 @@ void ServerOptions::AddFlags(Flags& flags) {
 
 absl::Status ServerOptions::CheckFiles() const {
   FORETOKEN_RETURN_IF_ERROR(Validate());
-  FORETOKEN_RETURN_IF_ERROR(CheckTlsFiles({tls_cert, tls_key, tls_client_ca}));
+  FORETOKEN_RETURN_IF_ERROR(CheckTlsFiles(tls_files()));
   if (token_file.empty()) return absl::OkStatus();
   return Callers::Load(token_file).status();
 }
@@ -278,8 +249,7 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   SetLimits(options, servables, builder);
   LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
-  const auto limits = net::ConnectionLimits::WithinFileLimit(
-      options.max_connections, options.max_connections_per_peer);
+  const net::ConnectionLimits limits = options.connection_limits();
   // Connections wait in the backlog until listener_->Start().
   server->listener_ =
       std::make_unique<net::Listener>(limits, options.send_timeout);

@@ -70,8 +70,7 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
 }
 
 absl::Status GatewayServerOptions::CheckFiles() const {
-  FORETOKEN_RETURN_IF_ERROR(
-      rpc::CheckTlsFiles({http.tls_cert, http.tls_key, http.tls_client_ca}));
+  FORETOKEN_RETURN_IF_ERROR(rpc::CheckTlsFiles(http.tls_files()));
   if (!key_file.empty()) {
     FORETOKEN_RETURN_IF_ERROR(LoadKeys(*this).status());
   }

@@ -80,10 +80,7 @@ class BeastServer::Impl {
   Impl(const HttpServerOptions& options, HttpHandler& handler,
        HttpServerObserver& observer)
       : shared_(options, handler, observer),
-        listener_(
-            net::ConnectionLimits::WithinFileLimit(
-                options.max_connections, options.max_connections_per_peer),
-            options.send_timeout) {
+        listener_(options.connection_limits(), options.send_timeout) {
     for (int32_t i = 0; i < options.threads; ++i) {
       workers_.push_back(std::make_unique<Worker>(shared_));
     }
@@ -94,9 +91,8 @@ class BeastServer::Impl {
     const HttpServerOptions& options = shared_.options;
     if (!options.tls_cert.empty()) {
       FORETOKEN_ASSIGN_OR_RETURN(
-          shared_.tls, TlsSessions::Load({options.tls_cert, options.tls_key,
-                                          options.tls_client_ca},
-                                         MonotonicClock()));
+          shared_.tls,
+          TlsSessions::Load(options.tls_files(), MonotonicClock()));
     }
     for (net::ReservedAddress& address : addresses) {
       FORETOKEN_ASSIGN_OR_RETURN(
