@@ -139,7 +139,6 @@ absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
   std::unique_ptr<Exposer> exposer(new Exposer());
   if (!bound.has_value()) return exposer;
   net::PageServerOptions page;
-  page.address = options.address;
   page.allowed_hosts = options.allowed_hosts;
   const MetricNames names =
       options.names == "vllm" ? MetricNames::kVllm : MetricNames::kForetoken;

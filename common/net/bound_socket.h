@@ -34,6 +34,7 @@ class BoundSocket {
     return *this;
   }
 
+  const std::string& name() const { return name_; }  // the address as given
   // The real one.
   int port() const;
 
@@ -45,7 +46,7 @@ class BoundSocket {
   BoundSocket(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
   int fd_ = -1;
-  std::string name_;  // the address as given, for errors
+  std::string name_;
 };
 
 }  // namespace foretoken::net

@@ -99,6 +99,7 @@ class PageServer::Impl {
   }
 
   absl::Status Start(BoundSocket bound) {
+    const std::string name = bound.name();
     port_ = bound.port();
     FORETOKEN_ASSIGN_OR_RETURN(const int fd, std::move(bound).Listen(kBacklog));
     error_code error;
@@ -106,7 +107,7 @@ class PageServer::Impl {
     acceptor_.assign(tcp::v6(), fd, error);
     if (error) {
       close(fd);
-      return CannotListen(options_.address, error.message());
+      return CannotListen(name, error.message());
     }
     Accept();
     thread_ = std::thread([this] { io_.run(); });
@@ -265,20 +266,13 @@ class PageServer::Impl {
 };
 
 absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
-    const PageServerOptions& options, std::function<std::string()> page) {
-  FORETOKEN_ASSIGN_OR_RETURN(BoundSocket bound,
-                             BoundSocket::Bind(options.address));
-  return Start(options, std::move(bound), std::move(page));
-}
-
-absl::StatusOr<std::unique_ptr<PageServer>> PageServer::Start(
     const PageServerOptions& options, BoundSocket bound,
     std::function<std::string()> page) {
   std::unique_ptr<Impl> impl;
   try {
     impl = std::make_unique<Impl>(options, std::move(page));
   } catch (const boost::system::system_error& error) {  // out of descriptors
-    return CannotListen(options.address, error.what());
+    return CannotListen(bound.name(), error.what());
   }
   FORETOKEN_RETURN_IF_ERROR(impl->Start(std::move(bound)));
   return std::unique_ptr<PageServer>(new PageServer(std::move(impl)));

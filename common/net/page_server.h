@@ -20,7 +20,6 @@
 namespace foretoken::net {
 
 struct PageServerOptions {
-  std::string address;  // HOST:PORT, port 0 takes a free one
   std::string path = "/metrics";
   std::string content_type = "text/plain; version=0.0.4; charset=utf-8";
   // Names besides localhost under which clients on this machine may ask: those
@@ -35,10 +34,8 @@ struct PageServerOptions {
 class PageServer {
  public:
   // `page` is called on the server's thread, once for all requests that are
-  // ready at the same time. Unavailable names the address that cannot be bound.
-  static absl::StatusOr<std::unique_ptr<PageServer>> Start(
-      const PageServerOptions& options, std::function<std::string()> page);
-  // Likewise, on options.address, which has been bound before.
+  // ready at the same time. Unavailable names the address that cannot be
+  // listened on.
   static absl::StatusOr<std::unique_ptr<PageServer>> Start(
       const PageServerOptions& options, BoundSocket bound,
       std::function<std::string()> page);

@@ -66,6 +66,18 @@ class ListenerTest : public ::testing::Test {
 constexpr ConnectionLimits kFew = {
     .total = 8, .per_peer = 4, .silent = absl::Hours(1)};
 
+TEST(ConnectionLimitsTest, LeaveAQuarterOfTheProcessesFiles) {
+  const ConnectionLimits most =
+      ConnectionLimits::WithinFileLimit(1 << 30, /*per_peer=*/0);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_LE(static_cast<rlim_t>(most.total), limit.rlim_cur / 4 * 3);
+  EXPECT_EQ(most.per_peer, most.total / 2);
+  const ConnectionLimits few = ConnectionLimits::WithinFileLimit(2, 1);
+  EXPECT_EQ(few.total, 2);
+  EXPECT_EQ(few.per_peer, 1);
+}
+
 TEST_F(ListenerTest, AcceptsAndStops) {
   const std::string address = Start(kFew);
   const RawConnection client(address);

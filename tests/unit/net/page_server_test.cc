@@ -9,8 +9,10 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -32,10 +34,15 @@ using ::testing::StartsWith;
 
 class PageServerTest : public ::testing::Test {
  protected:
-  void Start(PageServerOptions options = {}) {
-    options.address = "127.0.0.1:0";
-    auto server = PageServer::Start(
-        options, [this] { return absl::StrCat("page ", ++rendered_, "\n"); });
+  void Start(const PageServerOptions& options = {}) {
+    Start(options, [this] { return absl::StrCat("page ", ++rendered_, "\n"); });
+  }
+  void Start(const PageServerOptions& options,
+             std::function<std::string()> page) {
+    auto bound = BoundSocket::Bind("127.0.0.1:0");
+    FORETOKEN_ASSERT_OK(bound);
+    auto server =
+        PageServer::Start(options, *std::move(bound), std::move(page));
     FORETOKEN_ASSERT_OK(server);
     server_ = *std::move(server);
   }
@@ -202,13 +209,9 @@ TEST_F(PageServerTest, ARequestThatDoesNotEndIsClosed) {
 
 TEST_F(PageServerTest, APageThatIsNotTakenIsDropped) {
   PageServerOptions options;
-  options.address = "127.0.0.1:0";
   options.answer_time = absl::Milliseconds(20);
   constexpr size_t kPageBytes = 32 << 20;
-  auto server =
-      PageServer::Start(options, [] { return std::string(kPageBytes, 'x'); });
-  FORETOKEN_ASSERT_OK(server);
-  server_ = *std::move(server);
+  Start(options, [] { return std::string(kPageBytes, 'x'); });
   const RawConnection deaf = Connect();
   deaf.Say("GET /metrics HTTP/1.1\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return server_->served() == 1; }));
