@@ -11,8 +11,9 @@
 namespace foretoken {
 namespace {
 
-// A process with all services opens 15 before it has a peer or a client.
-constexpr int64_t kOwnDescriptors = 24;
+// A process with all services opens about 18 before it has a peer or a client;
+// each of its two HTTP threads opens 3 more with its first client.
+constexpr int64_t kOwnDescriptors = 26;
 constexpr int64_t kLeastDescriptors = 32;
 // One part is the page's, the others are the servers'.
 constexpr int64_t kParts = 7;
@@ -22,7 +23,7 @@ std::atomic<int> servers{0};
 int64_t FileLimit() {
   rlimit limit{};
   if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return kLeastDescriptors;
-  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is no number
+  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is not a count
   return static_cast<int64_t>(std::min(limit.rlim_cur, kMax));
 }
 
@@ -32,6 +33,15 @@ int64_t SharedDescriptors() {
 }
 
 }  // namespace
+
+int64_t RaiseFileLimit() {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_NOFILE, &limit) == 0) {
+    limit.rlim_cur = limit.rlim_max;
+    setrlimit(RLIMIT_NOFILE, &limit);  // if refused, the old limit stays
+  }
+  return FileLimit();
+}
 
 absl::Status CheckFileLimit() {
   const int64_t limit = FileLimit();

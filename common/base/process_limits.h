@@ -17,6 +17,10 @@
 
 namespace foretoken {
 
+// Raises this process's soft limit of open files to its hard limit, and returns
+// it.
+int64_t RaiseFileLimit();
+
 // ResourceExhausted, naming the limit, if the process may open too few files to
 // serve anything. Libraries abort where a descriptor is refused to them.
 absl::Status CheckFileLimit();

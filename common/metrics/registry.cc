@@ -121,32 +121,33 @@ void ExposerOptions::AddFlags(Flags& flags) {
              "read /metrics, beyond localhost; * for all");
 }
 
-absl::StatusOr<std::optional<BoundSocket>> Exposer::Bind(
+absl::StatusOr<std::optional<net::BoundSocket>> Exposer::Bind(
     const ExposerOptions& options) {
-  if (options.address.empty()) return std::optional<BoundSocket>();
-  return BoundSocket::Bind(options.address);
+  if (options.address.empty()) return std::optional<net::BoundSocket>();
+  return net::BoundSocket::Bind(options.address);
 }
 
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
     const ExposerOptions& options, const Registry& registry) {
-  FORETOKEN_ASSIGN_OR_RETURN(std::optional<BoundSocket> bound, Bind(options));
+  FORETOKEN_ASSIGN_OR_RETURN(std::optional<net::BoundSocket> bound,
+                             Bind(options));
   return Start(options, std::move(bound), registry);
 }
 
 absl::StatusOr<std::unique_ptr<Exposer>> Exposer::Start(
-    const ExposerOptions& options, std::optional<BoundSocket> bound,
+    const ExposerOptions& options, std::optional<net::BoundSocket> bound,
     const Registry& registry) {
   std::unique_ptr<Exposer> exposer(new Exposer());
   if (!bound.has_value()) return exposer;
-  PageServerOptions page;
-  page.address = options.address;
+  net::PageServerOptions page;
   page.allowed_hosts = options.allowed_hosts;
   const MetricNames names =
       options.names == "vllm" ? MetricNames::kVllm : MetricNames::kForetoken;
   FORETOKEN_ASSIGN_OR_RETURN(
       exposer->server_,
-      PageServer::Start(page, *std::move(bound),
-                        [&registry, names] { return registry.Text(names); }));
+      net::PageServer::Start(page, *std::move(bound), [&registry, names] {
+        return registry.Text(names);
+      }));
   return exposer;
 }
 

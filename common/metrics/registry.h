@@ -24,7 +24,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/config/flags.h"
 #include "common/metrics/catalog.h"
-#include "common/metrics/page_server.h"
+#include "common/net/page_server.h"
 #include "prometheus/counter.h"
 #include "prometheus/gauge.h"
 #include "prometheus/histogram.h"
@@ -127,17 +127,17 @@ class Exposer {
       const ExposerOptions& options, const Registry& registry);
   // Likewise, on an address that Bind has bound before.
   static absl::StatusOr<std::unique_ptr<Exposer>> Start(
-      const ExposerOptions& options, std::optional<BoundSocket> bound,
+      const ExposerOptions& options, std::optional<net::BoundSocket> bound,
       const Registry& registry);
   // Binds options.address without listening; nullopt where it is empty.
-  static absl::StatusOr<std::optional<BoundSocket>> Bind(
+  static absl::StatusOr<std::optional<net::BoundSocket>> Bind(
       const ExposerOptions& options);
 
   int port() const { return server_ == nullptr ? 0 : server_->port(); }
 
  private:
   Exposer() = default;
-  std::unique_ptr<PageServer> server_;  // null when off
+  std::unique_ptr<net::PageServer> server_;  // null when off
 };
 
 }  // namespace foretoken::metrics

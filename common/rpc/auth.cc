@@ -15,7 +15,7 @@
 #include "common/base/log.h"
 #include "common/base/log_throttle.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/peer_name.h"
+#include "common/net/peer_name.h"
 #include "common/rpc/token_names.h"
 
 namespace foretoken::rpc {
@@ -348,7 +348,7 @@ Caller CallerOf(const grpc::ServerContextBase& context,
       return caller;
     }
   }
-  caller.name = PeerName(context.peer());
+  caller.name = net::PeerName(context.peer());
   return caller;
 }
 

@@ -4,7 +4,7 @@
 #include "absl/strings/string_view.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 #include "common/rpc/tls.h"
 #include "common/tracing/trace_context.h"
 #include "grpcpp/create_channel.h"
@@ -28,7 +28,7 @@ absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> MakeCredentials(
   if (!options.tls_ca.empty()) {
     return TlsForClient({options.tls_cert, options.tls_key, options.tls_ca});
   }
-  if (!IsLocalAddress(address)) {
+  if (!net::IsLocalAddress(address)) {
     if (!options.token_file.empty()) {
       return absl::InvalidArgumentError(
           absl::StrCat("address ", address,
@@ -71,7 +71,7 @@ void ChannelOptions::AddFlags(Flags& flags, const std::string& prefix) {
 
 absl::StatusOr<std::shared_ptr<grpc::Channel>> CreateChannel(
     const std::string& address, const ChannelOptions& options) {
-  FORETOKEN_RETURN_IF_ERROR(ValidateAddress(address));
+  FORETOKEN_RETURN_IF_ERROR(net::ValidateAddress(address));
   FORETOKEN_ASSIGN_OR_RETURN(const auto credentials,
                              MakeCredentials(address, options));
   const int backoff_ms = static_cast<int>(

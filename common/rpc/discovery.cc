@@ -12,7 +12,7 @@
 #include "absl/synchronization/mutex.h"
 #include "common/base/log.h"
 #include "common/base/timed_wait.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -23,12 +23,13 @@ constexpr absl::string_view kDnsPrefix = "dns:///";
 
 absl::Status ValidateTarget(const std::string& target) {
   absl::string_view name = target;
-  if (!absl::StartsWith(name, "dns:")) return ValidateAddress(target);
+  if (!absl::StartsWith(name, "dns:")) return net::ValidateAddress(target);
   const bool whole = absl::ConsumePrefix(&name, kDnsPrefix);
   const std::string host_port(name);
   // Port 0 asks the system for a port when listening; nothing answers there.
-  if (whole && !IsUnixAddress(host_port) && PortOf(name) != "0" &&
-      ValidateAddress(host_port).ok()) {
+  if (whole && !net::IsUnixAddress(host_port) &&
+      net::SplitHostPort(name).port != "0" &&
+      net::ValidateAddress(host_port).ok()) {
     return absl::OkStatus();
   }
   return absl::InvalidArgumentError(
@@ -172,7 +173,8 @@ std::vector<Member> Discovery::State::CurrentMembers() {
   std::vector<Member> members = given_;
   for (const Name& name : names_) {
     for (const std::string& address : name.addresses) {
-      Add({address, std::string(HostOf(name.host_port))}, members);
+      Add({address, std::string(net::SplitHostPort(name.host_port).host)},
+          members);
     }
   }
   // Sorted, so that every process with the same names has the same list, and

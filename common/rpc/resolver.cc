@@ -9,7 +9,7 @@
 #include <array>
 
 #include "absl/strings/str_cat.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 
 namespace foretoken::rpc {
 namespace {
@@ -27,8 +27,8 @@ class GetAddrInfo final : public Resolver {
  public:
   absl::StatusOr<std::vector<std::string>> Resolve(
       const std::string& host_port) override {
-    const std::string host(HostOf(host_port));
-    const std::string port(PortOf(host_port));
+    const net::HostPort parts = net::SplitHostPort(host_port);
+    const std::string host(parts.host);
     addrinfo* found = nullptr;
     // AI_ADDRCONFIG leaves out the families that this machine has no address
     // of, and would refuse the literal ::1 without IPv6.
@@ -53,7 +53,6 @@ class GetAddrInfo final : public Resolver {
     std::vector<std::string> addresses;
     for (const addrinfo* entry = found; entry != nullptr;
          entry = entry->ai_next) {
-      const bool v6 = entry->ai_family == AF_INET6;
       if (entry->ai_family != (any_v4 ? AF_INET : AF_INET6)) continue;
       std::array<char, NI_MAXHOST> text{};
       // Keeps the zone of a link-local address, which inet_ntop drops.
@@ -61,8 +60,7 @@ class GetAddrInfo final : public Resolver {
                       text.size(), nullptr, 0, NI_NUMERICHOST) != 0) {
         continue;
       }
-      std::string address = v6 ? absl::StrCat("[", text.data(), "]:", port)
-                               : absl::StrCat(text.data(), ":", port);
+      std::string address = net::JoinHostPort(text.data(), parts.port);
       if (std::find(addresses.begin(), addresses.end(), address) ==
           addresses.end()) {
         addresses.push_back(std::move(address));

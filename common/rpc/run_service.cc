@@ -9,13 +9,13 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
-#include "common/base/bound_socket.h"
 #include "common/base/log.h"
 #include "common/base/log_output.h"
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
+#include "common/net/bound_socket.h"
+#include "common/net/listener.h"
 #include "common/rpc/grpc_log.h"
-#include "common/rpc/listener.h"
 #include "common/rpc/signals.h"
 
 namespace foretoken::rpc {
@@ -34,9 +34,9 @@ absl::StatusOr<int> Run(const ServiceInfo& info,
                              ParseFlags(info, add_flags, argc, argv));
   FORETOKEN_LOG(kInfo, "config ", config.changes);
   FORETOKEN_RETURN_IF_ERROR(config.rpc.CheckFiles());
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<ReservedAddress> addresses,
-                             ReserveAddresses(config.rpc.listen));
-  FORETOKEN_ASSIGN_OR_RETURN(std::optional<BoundSocket> metrics_address,
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<net::ReservedAddress> addresses,
+                             net::ReserveAddresses(config.rpc.listen));
+  FORETOKEN_ASSIGN_OR_RETURN(std::optional<net::BoundSocket> metrics_address,
                              metrics::Exposer::Bind(config.metrics));
   metrics::Registry registry;
   FORETOKEN_ASSIGN_OR_RETURN(const std::unique_ptr<Servable> service,

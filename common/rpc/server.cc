@@ -12,7 +12,7 @@
 #include "common/base/log.h"
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/channel.h"
 #include "common/rpc/signals.h"
@@ -49,14 +49,12 @@ absl::StatusOr<std::shared_ptr<grpc::ServerCredentials>> MakeCredentials(
     const std::shared_ptr<const Callers>& callers) {
   std::shared_ptr<grpc::ServerCredentials> credentials;
   if (!options.tls_cert.empty()) {
-    FORETOKEN_ASSIGN_OR_RETURN(credentials,
-                               TlsForServer({options.tls_cert, options.tls_key,
-                                             options.tls_client_ca}));
-  } else if (!IsLocalAddress(address)) {
+    FORETOKEN_ASSIGN_OR_RETURN(credentials, TlsForServer(options.tls_files()));
+  } else if (!net::IsLocalAddress(address)) {
     return grpc::InsecureServerCredentials();
   } else {
     credentials = grpc::experimental::LocalServerCredentials(
-        IsUnixAddress(address) ? UDS : LOCAL_TCP);
+        net::IsUnixAddress(address) ? UDS : LOCAL_TCP);
   }
   if (callers != nullptr) {
     credentials->SetAuthMetadataProcessor(MakeBearerProcessor(callers));
@@ -160,56 +158,23 @@ void LimitReceiveBuffers(const std::vector<Servable*>& servables,
   builder.SetResourceQuota(quota.Resize(static_cast<size_t>(bytes)));
 }
 
-ConnectionLimits LimitsOf(const ServerOptions& options) {
-  ConnectionLimits limits;
-  // A quarter of the descriptors is left for outgoing connections, files and
-  // listeners.
-  limits.total = static_cast<int32_t>(std::min<int64_t>(
-      options.max_connections, std::max<int64_t>(RaiseFileLimit() * 3 / 4, 1)));
-  limits.per_peer = options.max_connections_per_peer > 0
-                        ? options.max_connections_per_peer
-                        : std::max(limits.total / 2, 1);
-  return limits;
-}
-
 }  // namespace
 
 absl::Status ServerOptions::Validate() const {
+  FORETOKEN_RETURN_IF_ERROR(ValidateListen());
+  if (token_file.empty() || !tls_cert.empty()) return absl::OkStatus();
   for (const std::string& address : listen) {
-    FORETOKEN_RETURN_IF_ERROR(ValidateAddress(address));
-    // TLS makes any listener safe, and a local one needs none.
-    if (IsLocalAddress(address) || !tls_cert.empty()) continue;
-    if (!token_file.empty()) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("listen address ", address,
-                       " is not loopback and bearer tokens would cross it in "
-                       "the clear: want TLS (--tls-cert, --tls-key)"));
-    }
-    if (!insecure) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("listen address ", address,
-                       " is not loopback: want TLS (--tls-cert, --tls-key) or "
-                       "--insecure"));
-    }
-  }
-  if (tls_cert.empty() != tls_key.empty()) {
-    return absl::InvalidArgumentError("want --tls-cert and --tls-key together");
-  }
-  if (!tls_client_ca.empty() && tls_cert.empty()) {
+    if (net::IsLocalAddress(address)) continue;
     return absl::InvalidArgumentError(
-        "--tls-client-ca: want --tls-cert and --tls-key with it");
+        absl::StrCat("listen address ", address,
+                     " is not loopback and bearer tokens would cross it in "
+                     "the clear: want TLS (--tls-cert, --tls-key)"));
   }
   return absl::OkStatus();
 }
 
 void ServerOptions::AddFlags(Flags& flags) {
-  flags.List("listen", &listen, "Addresses: HOST:PORT or unix:/PATH");
-  flags.Bool("insecure", &insecure,
-             "Allow a listener beyond loopback without TLS");
-  flags.String("tls-cert", &tls_cert, "PEM certificate chain");
-  flags.String("tls-key", &tls_key, "PEM private key");
-  flags.String("tls-client-ca", &tls_client_ca,
-               "PEM roots that must sign client certificates (mTLS)");
+  AddListenFlags(flags, "", "the gRPC server");
   flags.String("auth-token-file", &token_file,
                "File of bearer tokens, one per line; calls without a listed "
                "token are refused");
@@ -218,12 +183,6 @@ void ServerOptions::AddFlags(Flags& flags) {
             "Maximum size of a message");
   flags.Int("max-concurrent-streams", &max_concurrent_streams, {1, 1 << 20},
             "Maximum concurrent calls per connection");
-  flags.Int("max-connections", &max_connections, {1, 1 << 20},
-            "Maximum open connections; all listeners share 3/4 of the open-file "
-            "limit");
-  flags.Int("max-connections-per-peer", &max_connections_per_peer, {0, 1 << 20},
-            "Maximum open connections from one address; 0 for half of "
-            "--max-connections");
   flags.Duration("handshake-timeout", &handshake_timeout,
                  {absl::Milliseconds(10), absl::Minutes(10)},
                  "Close a new connection that does not complete its handshake "
@@ -260,7 +219,7 @@ void ServerOptions::AddFlags(Flags& flags) {
 
 absl::Status ServerOptions::CheckFiles() const {
   FORETOKEN_RETURN_IF_ERROR(Validate());
-  FORETOKEN_RETURN_IF_ERROR(CheckTlsFiles({tls_cert, tls_key, tls_client_ca}));
+  FORETOKEN_RETURN_IF_ERROR(CheckTlsFiles(tls_files()));
   if (token_file.empty()) return absl::OkStatus();
   return Callers::Load(token_file).status();
 }
@@ -268,13 +227,13 @@ absl::Status ServerOptions::CheckFiles() const {
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
     const ServerOptions& options, const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<ReservedAddress> addresses,
-                             ReserveAddresses(options.listen));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<net::ReservedAddress> addresses,
+                             net::ReserveAddresses(options.listen));
   return Start(options, std::move(addresses), servables);
 }
 
 absl::StatusOr<std::unique_ptr<Server>> Server::Start(
-    const ServerOptions& options, std::vector<ReservedAddress> addresses,
+    const ServerOptions& options, std::vector<net::ReservedAddress> addresses,
     const std::vector<Servable*>& servables) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
   FORETOKEN_RETURN_IF_ERROR(CheckThreadMemory(kServerMebibytes));
@@ -290,16 +249,17 @@ absl::StatusOr<std::unique_ptr<Server>> Server::Start(
   SetLimits(options, servables, builder);
   LimitReceiveBuffers(servables, builder);
   std::unique_ptr<Server> server(new Server());
-  const ConnectionLimits limits = LimitsOf(options);
+  const net::ConnectionLimits limits = options.connection_limits();
   // Connections wait in the backlog until listener_->Start().
-  server->listener_ = std::make_unique<Listener>(limits, options.send_timeout);
+  server->listener_ =
+      std::make_unique<net::Listener>(limits, options.send_timeout);
   server->health_ = std::make_unique<HealthService>(limits.per_peer);
   std::shared_ptr<const Callers>& callers = server->callers_;
   if (!options.token_file.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(callers, Callers::Load(options.token_file));
     for (Servable* servable : servables) servable->SetCallers(callers);
   }
-  for (ReservedAddress& address : addresses) {
+  for (net::ReservedAddress& address : addresses) {
     FORETOKEN_ASSIGN_OR_RETURN(auto credentials,
                                MakeCredentials(options, address.name, callers));
     server->acceptors_.push_back(

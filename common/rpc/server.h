@@ -18,29 +18,22 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/net/listener.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/health_service.h"
-#include "common/rpc/listener.h"
+#include "common/rpc/listen_options.h"
 #include "grpcpp/channel.h"
 #include "grpcpp/server.h"
 #include "grpcpp/server_builder.h"
 
 namespace foretoken::rpc {
 
-struct ServerOptions {
-  std::vector<std::string> listen;  // addresses; empty: in-process only
-  bool insecure = false;
-  // PEM files, read again when they change (tls.h); both or neither.
-  std::string tls_cert;
-  std::string tls_key;
-  std::string tls_client_ca;  // if set, clients need a certificate signed by it
+// Without an address, services are reachable in this process only.
+struct ServerOptions : ListenOptions {
   std::string token_file;
   bool reflection = false;
   int32_t max_message_bytes = 16 << 20;   // of one received message
   int32_t max_concurrent_streams = 4096;  // of one connection
-  // At most 3/4 of the limit of open files.
-  int32_t max_connections = 4096;
-  int32_t max_connections_per_peer = 0;  // 0: half of all
   // Maximum time of a TLS and HTTP/2 handshake.
   absl::Duration handshake_timeout = absl::Seconds(10);
   // Closes a connection that has had no calls for this long.
@@ -123,7 +116,7 @@ class Server {
       const ServerOptions& options, const std::vector<Servable*>& servables);
   // Likewise, on addresses that were reserved before: those of options.listen.
   static absl::StatusOr<std::unique_ptr<Server>> Start(
-      const ServerOptions& options, std::vector<ReservedAddress> addresses,
+      const ServerOptions& options, std::vector<net::ReservedAddress> addresses,
       const std::vector<Servable*>& servables);
   ~Server();
 
@@ -157,7 +150,7 @@ class Server {
   std::vector<std::unique_ptr<grpc::experimental::ExternalConnectionAcceptor>>
       acceptors_;
   std::unique_ptr<grpc::Server> server_;
-  std::unique_ptr<Listener> listener_;
+  std::unique_ptr<net::Listener> listener_;
   std::vector<std::string> addresses_;
   std::shared_ptr<const Callers> callers_;
   absl::Mutex mu_;

@@ -1,197 +1,19 @@
 #include "common/tracing/otlp_exporter.h"
 
-#include <netdb.h>
-#include <poll.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
 #include <algorithm>
-#include <cerrno>
 #include <iterator>
 #include <utility>
 
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
-#include "absl/strings/str_cat.h"
-#include "absl/strings/strip.h"
 #include "absl/time/clock.h"
 #include "common/base/clock.h"
 #include "common/base/log.h"
-#include "common/base/status_macros.h"
 #include "common/base/timed_wait.h"
 #include "common/tracing/otlp_json.h"
 
 namespace foretoken {
-namespace {
 
-// Maximum bytes of the status line, the only part of the answer that is read.
-constexpr size_t kMaxAnswerBytes = 256;
-
-struct FreeAddresses {
-  void operator()(addrinfo* list) const { freeaddrinfo(list); }
-};
-
-// A non-blocking TCP connection whose calls end at a deadline.
-class Connection {
- public:
-  explicit Connection(absl::Time deadline) : deadline_(deadline) {}
-  ~Connection() {
-    if (fd_ >= 0) close(fd_);
-  }
-  Connection(const Connection&) = delete;
-  Connection& operator=(const Connection&) = delete;
-
-  // Takes no longer than until `by`.
-  absl::Status Connect(const addrinfo& address, absl::Time by) {
-    fd_ = socket(address.ai_family,
-                 address.ai_socktype | SOCK_NONBLOCK | SOCK_CLOEXEC,
-                 address.ai_protocol);
-    if (fd_ < 0) return absl::ErrnoToStatus(errno, "socket");
-    if (connect(fd_, address.ai_addr, address.ai_addrlen) == 0) {
-      return absl::OkStatus();
-    }
-    if (errno != EINPROGRESS) return absl::ErrnoToStatus(errno, "connect");
-    FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT, by));
-    // A connected socket and a refused one both become writable; SO_ERROR tells
-    // them apart.
-    int error = 0;
-    socklen_t size = sizeof(error);
-    getsockopt(fd_, SOL_SOCKET, SO_ERROR, &error, &size);
-    return error == 0 ? absl::OkStatus()
-                      : absl::ErrnoToStatus(error, "connect");
-  }
-
-  absl::Status Write(absl::string_view bytes) {
-    while (!bytes.empty()) {
-      const ssize_t sent = send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
-      if (sent >= 0) {
-        bytes.remove_prefix(static_cast<size_t>(sent));
-      } else if (errno == EAGAIN) {
-        FORETOKEN_RETURN_IF_ERROR(Await(POLLOUT, deadline_));
-      } else if (errno != EINTR) {
-        return absl::ErrnoToStatus(errno, "send");
-      }
-    }
-    return absl::OkStatus();
-  }
-
-  // The first line of the answer.
-  absl::StatusOr<std::string> ReadLine() {
-    std::string line;
-    while (line.size() < kMaxAnswerBytes) {
-      char byte = 0;
-      // Byte by byte: a status line is short, and nothing after it is needed.
-      const ssize_t got = recv(fd_, &byte, 1, 0);
-      if (got == 1) {
-        if (byte == '\n') return line;
-        line.push_back(byte);
-      } else if (got == 0) {
-        return absl::UnavailableError("the connection was closed");
-      } else if (errno == EAGAIN) {
-        FORETOKEN_RETURN_IF_ERROR(Await(POLLIN, deadline_));
-      } else if (errno != EINTR) {
-        return absl::ErrnoToStatus(errno, "recv");
-      }
-    }
-    return absl::InvalidArgumentError("the answer is no HTTP");
-  }
-
- private:
-  absl::Status Await(short events, absl::Time by) {
-    while (true) {
-      const int64_t left = absl::ToInt64Milliseconds(by - MonotonicNow());
-      pollfd socket{fd_, events, 0};
-      const int ready =
-          left <= 0 ? 0 : poll(&socket, 1, static_cast<int>(left) + 1);
-      if (ready > 0) return absl::OkStatus();
-      if (ready == 0) return absl::DeadlineExceededError("no answer in time");
-      if (errno != EINTR) return absl::ErrnoToStatus(errno, "poll");
-    }
-  }
-
-  const absl::Time deadline_;
-  int fd_ = -1;
-};
-
-}  // namespace
-
-absl::StatusOr<OtlpEndpoint> OtlpEndpoint::Parse(absl::string_view url) {
-  const auto bad = [&] {
-    return absl::InvalidArgumentError("want http://HOST[:PORT][/PATH]");
-  };
-  OtlpEndpoint endpoint;
-  if (!absl::ConsumePrefix(&url, "http://")) return bad();
-  // The parts go into the HTTP request: no blank or control character may end a
-  // header line early.
-  for (const char c : url) {
-    if (c <= ' ' || c > '~') return bad();
-  }
-  const size_t slash = std::min(url.find('/'), url.size());
-  if (slash + 1 < url.size()) endpoint.path = std::string(url.substr(slash));
-  absl::string_view host = url.substr(0, slash);
-  // An IPv6 address stands in brackets, so that its colons are not taken for
-  // that of the port.
-  const size_t bracket = host.find(']');
-  const size_t from = bracket == absl::string_view::npos ? 0 : bracket;
-  const size_t colon = host.find(':', from);
-  if (colon != absl::string_view::npos) {
-    int port = 0;
-    if (!absl::SimpleAtoi(host.substr(colon + 1), &port) || port < 1 ||
-        port > 65535) {
-      return bad();
-    }
-    endpoint.port = absl::StrCat(port);
-    host = host.substr(0, colon);
-  }
-  if (absl::ConsumePrefix(&host, "[") && !absl::ConsumeSuffix(&host, "]")) {
-    return bad();
-  }
-  if (host.empty()) return bad();
-  endpoint.host = std::string(host);
-  return endpoint;
-}
-
-std::string OtlpEndpoint::authority() const {
-  const bool ipv6 = absl::StrContains(host, ':');
-  return ipv6 ? absl::StrCat("[", host, "]:", port)
-              : absl::StrCat(host, ":", port);
-}
-
-absl::Status HttpPost(const OtlpEndpoint& endpoint, absl::string_view body,
-                      absl::Duration timeout) {
-  const absl::Time deadline = MonotonicNow() + timeout;
-  addrinfo hints = {};
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int error =
-      getaddrinfo(endpoint.host.c_str(), endpoint.port.c_str(), &hints, &list);
-  if (error != 0) return absl::UnavailableError(gai_strerror(error));
-  const std::unique_ptr<addrinfo, FreeAddresses> addresses(list);
-  absl::Status status = absl::UnavailableError("no address");
-  int untried = 0;
-  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) ++untried;
-  for (const addrinfo* at = list; at != nullptr; at = at->ai_next) {
-    Connection connection(deadline);
-    // An address that does not answer must not use up the time of the others:
-    // each gets an equal part of what is left.
-    const absl::Time now = MonotonicNow();
-    status = connection.Connect(*at, now + (deadline - now) / untried);
-    --untried;
-    if (!status.ok()) continue;
-    FORETOKEN_RETURN_IF_ERROR(connection.Write(absl::StrCat(
-        "POST ", endpoint.path, " HTTP/1.1\r\nHost: ", endpoint.authority(),
-        "\r\nContent-Type: application/json\r\nContent-Length: ", body.size(),
-        "\r\nConnection: close\r\n\r\n")));
-    FORETOKEN_RETURN_IF_ERROR(connection.Write(body));
-    FORETOKEN_ASSIGN_OR_RETURN(const std::string line, connection.ReadLine());
-    if (absl::StartsWith(line, "HTTP/1.") && line.size() > 9 &&
-        line[9] == '2') {
-      return absl::OkStatus();
-    }
-    return absl::UnavailableError(
-        absl::StrCat("the collector answered: ", line));
-  }
-  return status;
+absl::StatusOr<net::HttpUrl> ParseOtlpEndpoint(absl::string_view url) {
+  return net::HttpUrl::Parse(url, "4318", "/v1/traces");
 }
 
 OtlpExporter::OtlpExporter(OtlpOptions options, Count count)
@@ -260,9 +82,9 @@ void OtlpExporter::Send(absl::Span<const Span> batch, absl::Time deadline) {
   // Computed for every batch, so that dates follow corrections of the machine's
   // clock; spans are timed by the monotonic one.
   const absl::Duration to_wall = absl::Now() - MonotonicNow();
-  const std::string body = OtlpJson(options_.service, batch, to_wall);
-  const absl::Status sent =
-      HttpPost(options_.endpoint, body, deadline - MonotonicNow());
+  const absl::Status sent = net::HttpPost(
+      options_.endpoint, "application/json",
+      OtlpJson(options_.service, batch, to_wall), deadline - MonotonicNow());
   count_(sent.ok(), static_cast<int64_t>(batch.size()));
   // Logged when it changes, not for every batch.
   if (sent.ok() == reachable_) return;

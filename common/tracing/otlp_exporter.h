@@ -16,31 +16,21 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/net/http_client.h"
 #include "common/tracing/span.h"
 
 namespace foretoken {
 
-// http://HOST[:PORT][/PATH]
-struct OtlpEndpoint {
-  std::string host;
-  std::string port = "4318";
-  std::string path = "/v1/traces";
-
-  // InvalidArgument for any other scheme: a collector on this machine or
-  // beside it does the encryption.
-  static absl::StatusOr<OtlpEndpoint> Parse(absl::string_view url);
-  // "collector:4318", "[::1]:4318"
-  std::string authority() const;
-};
+// http://HOST[:PORT][/PATH]; port 4318 and path /v1/traces by default.
+absl::StatusOr<net::HttpUrl> ParseOtlpEndpoint(absl::string_view url);
 
 struct OtlpOptions {
-  OtlpEndpoint endpoint;
+  net::HttpUrl endpoint;
   std::string service;  // "foretoken-orchestrator"
   size_t queue_spans = 8192;
   size_t batch_spans = 512;
@@ -77,11 +67,6 @@ class OtlpExporter final : public SpanSink {
   absl::Time send_by_ ABSL_GUARDED_BY(mu_) = absl::InfiniteFuture();
   std::thread thread_;
 };
-
-// Posts a body; OK for a 2xx answer. Takes no longer than `timeout` and a
-// resolver's time.
-absl::Status HttpPost(const OtlpEndpoint& endpoint, absl::string_view body,
-                      absl::Duration timeout);
 
 }  // namespace foretoken
 

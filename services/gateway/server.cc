@@ -8,7 +8,7 @@
 #include "common/base/clock.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 #include "common/rpc/auth.h"
 #include "common/rpc/tls.h"
 #include "common/rpc/token_names.h"
@@ -60,7 +60,7 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
     if (!gateway.single_user) return "";
     for (const std::string& address : http.listen) {
       // Requests to a socket file never share: most often a proxy calls there.
-      if (rpc::IsUnixAddress(address) || !rpc::IsLocalAddress(address)) {
+      if (net::IsUnixAddress(address) || !net::IsLocalAddress(address)) {
         return absl::StrCat(
             "want loopback addresses (HOST:PORT of this machine) alone, not ",
             address);
@@ -76,8 +76,7 @@ void GatewayServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
 absl::Status GatewayServerOptions::CheckFiles() const {
   // Before any connection is made, so that a wrong path ends the start with its
   // name instead of the first request.
-  FORETOKEN_RETURN_IF_ERROR(
-      rpc::CheckTlsFiles({http.tls_cert, http.tls_key, http.tls_client_ca}));
+  FORETOKEN_RETURN_IF_ERROR(rpc::CheckTlsFiles(http.tls_files()));
   if (!key_file.empty()) {
     FORETOKEN_RETURN_IF_ERROR(LoadKeys(*this).status());
   }
@@ -87,7 +86,7 @@ absl::Status GatewayServerOptions::CheckFiles() const {
 
 absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
     const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
-    metrics::Registry& registry, std::vector<rpc::ReservedAddress> addresses) {
+    metrics::Registry& registry, std::vector<net::ReservedAddress> addresses) {
   std::unique_ptr<GatewayServer> server(new GatewayServer(registry));
   GatewayParts parts;
   if (!options.model.empty()) {
@@ -129,13 +128,12 @@ absl::StatusOr<std::unique_ptr<GatewayServer>> GatewayServer::Start(
 
 std::string GatewayServer::Url() const {
   for (const std::string& address : addresses()) {
-    if (rpc::IsUnixAddress(address)) continue;
+    if (net::IsUnixAddress(address)) continue;
     // Every address of the machine is no address to ask.
-    const absl::string_view host = rpc::HostOf(address);
+    const auto [host, port] = net::SplitHostPort(address);
     const bool any = host == "0.0.0.0" || host == "::";
-    return absl::StrCat(
-        tls_ ? "https://" : "http://",
-        any ? absl::StrCat("localhost:", rpc::PortOf(address)) : address, "/");
+    return absl::StrCat(tls_ ? "https://" : "http://",
+                        any ? absl::StrCat("localhost:", port) : address, "/");
   }
   return "";
 }

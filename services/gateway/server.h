@@ -53,7 +53,7 @@ class GatewayServer {
   static absl::StatusOr<std::unique_ptr<GatewayServer>> Start(
       const GatewayServerOptions& options, std::shared_ptr<Generator> generator,
       metrics::Registry& registry,
-      std::vector<rpc::ReservedAddress> addresses = {});
+      std::vector<net::ReservedAddress> addresses = {});
   ~GatewayServer();
 
   // With real ports.

@@ -169,7 +169,7 @@ void Stack::OfferDrafters(orchestrator::DraftServicesOptions* drafters) {
 }
 
 absl::Status Stack::StartGateway(const gateway::GatewayServerOptions& options,
-                                 std::vector<rpc::ReservedAddress> addresses,
+                                 std::vector<net::ReservedAddress> addresses,
                                  metrics::Registry& registry) {
   if (options.http.listen.empty()) return absl::OkStatus();
   // (Owned by the orchestrator.)
@@ -204,8 +204,8 @@ absl::StatusOr<std::unique_ptr<Stack>> LocalService::Make(
   // may take minutes.
   // The ports are bound now and listened on at the end: a port that is taken
   // must not be found out after the model is loaded.
-  FORETOKEN_ASSIGN_OR_RETURN(std::vector<rpc::ReservedAddress> http_addresses,
-                             rpc::ReserveAddresses(gateway.http.listen));
+  FORETOKEN_ASSIGN_OR_RETURN(std::vector<net::ReservedAddress> http_addresses,
+                             net::ReserveAddresses(gateway.http.listen));
   if (!verifier.backend.model.empty()) {
     FORETOKEN_RETURN_IF_ERROR(CheckModel(verifier.backend.model));
   }

@@ -19,7 +19,7 @@
 #include "common/engine/pass_turns.h"
 #include "common/infer/factory/draft_loading.h"
 #include "common/metrics/registry.h"
-#include "common/rpc/listener.h"
+#include "common/net/listener.h"
 #include "common/rpc/server.h"
 #include "common/text/tokenizer.h"
 #include "services/crest/config.h"
@@ -113,7 +113,7 @@ class Stack final : public rpc::Servable {
   void OfferDrafters(orchestrator::DraftServicesOptions* drafters);
 
   absl::Status StartGateway(const gateway::GatewayServerOptions& options,
-                            std::vector<rpc::ReservedAddress> addresses,
+                            std::vector<net::ReservedAddress> addresses,
                             metrics::Registry& registry);
 
   // Null without HTTP. Stopped first and destroyed last: the orchestrator's

@@ -120,7 +120,7 @@ void AddRequestFlags(Flags& flags, OrchestratorServerOptions* server) {
   flags.Require("otlp-endpoint", [server]() -> std::string {
     if (server->otlp_endpoint.empty()) return "";
     return std::string(
-        OtlpEndpoint::Parse(server->otlp_endpoint).status().message());
+        ParseOtlpEndpoint(server->otlp_endpoint).status().message());
   });
   AddDraftingFlags(flags, server);
   flags.Int("max-requests", &server->max_requests, {1, 4096},

@@ -370,7 +370,7 @@ OrchestratorServer::~OrchestratorServer() = default;
 
 absl::Status OrchestratorServer::StartTracing(const std::string& endpoint) {
   OtlpOptions options;
-  FORETOKEN_ASSIGN_OR_RETURN(options.endpoint, OtlpEndpoint::Parse(endpoint));
+  FORETOKEN_ASSIGN_OR_RETURN(options.endpoint, ParseOtlpEndpoint(endpoint));
   options.service = "foretoken-orchestrator";
   spans_ = std::make_unique<OtlpExporter>(
       std::move(options), [this](bool exported, int64_t spans) {

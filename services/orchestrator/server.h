@@ -28,7 +28,7 @@ namespace foretoken::orchestrator {
 
 struct OrchestratorServerOptions : GenerationOptions {
   absl::Duration stall_timeout = absl::Seconds(30);
-  std::string otlp_endpoint;  // OtlpEndpoint::Parse; empty: no traces
+  std::string otlp_endpoint;  // ParseOtlpEndpoint; empty: no traces
   RemoteVerifierOptions verifier;
   DraftServicesOptions drafters;
 };

@@ -29,7 +29,7 @@
 #include "common/base/status_macros.h"
 #include "common/config/flags.h"
 #include "common/config/version.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 #include "common/rpc/channel.h"
 #include "tests/attack/attack_process.h"
 #include "tests/attack/attacks.h"
@@ -170,7 +170,7 @@ absl::StatusOr<Options> ParseFlags(int argc, char** argv) {
   options.victim.AddFlags(flags, "victim");
   FORETOKEN_RETURN_IF_ERROR(flags.Parse(argc, argv));
   const std::string& server = options.target.server;
-  if (!options.remote && !rpc::IsLocalAddress(server)) {
+  if (!options.remote && !net::IsLocalAddress(server)) {
     return absl::InvalidArgumentError(absl::StrCat(
         "--server=", server, ": want an address of this machine, or --remote"));
   }

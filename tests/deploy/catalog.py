@@ -81,12 +81,14 @@ def flags(service):
         taken |= _flags_in(path)
         secrets |= _flags_in(path, "Secret|Url")
         text += path.read_text()
-    # What every service has (run_service.h), and groups that some have. The
-    # gateway's listener has flags of its own, behind a prefix for others.
+    # What every service has (run_service.h), and groups that some have. Flags
+    # of listeners take a prefix where a process has two.
+    listener = (ROOT / "common/rpc/listen_options.cc").read_text()
     if service == "gateway":
-        taken |= set(re.findall(r'flags\.\w+\(\s*name\("([a-z-]+)"\)', text))
+        listener += text
     else:
         taken |= _flags_in(ROOT / "common/rpc/server.cc")
+    taken |= set(re.findall(r'flags\.\w+\(\s*name\("([a-z-]+)"\)', listener))
     taken |= _flags_in(ROOT / "common/metrics/registry.cc")
     if "backend.AddFlags(" in text:
         taken |= _flags_in(ROOT / "common/infer/factory/backend_factory.cc")

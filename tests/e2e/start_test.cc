@@ -12,7 +12,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/strip.h"
-#include "common/base/bound_socket.h"
+#include "common/net/bound_socket.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/e2e/process.h"
@@ -128,7 +128,7 @@ TEST(StartTest, LoadingIsLoggedWithItsSizeAndTime) {
 }
 
 TEST(StartTest, AddressesInUseAreFoundBeforeAModelIsLoaded) {
-  auto bound = BoundSocket::Bind("127.0.0.1:0");
+  auto bound = net::BoundSocket::Bind("127.0.0.1:0");
   FORETOKEN_ASSERT_OK(bound);
   const std::string taken = absl::StrCat("127.0.0.1:", bound->port());
   const auto fd = (*std::move(bound)).Listen(8);

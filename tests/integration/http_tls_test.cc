@@ -500,7 +500,7 @@ TEST_F(HttpTlsTest, OptionsThatDoNotFitAreRefusedAtStart) {
   options.listen = {"127.0.0.1:0"};
   options.tls_client_ca = files_.ca;
   EXPECT_THAT(start(options), StatusIs(absl::StatusCode::kInvalidArgument,
-                                       HasSubstr("roots of clients")));
+                                       HasSubstr("--tls-client-ca")));
   options = options_;
   options.tls_key = MakeCertificates(dir_, "other").key;
   EXPECT_THAT(start(options), StatusIs(absl::StatusCode::kInvalidArgument,

@@ -1,6 +1,5 @@
 #include "services/gateway/adapters/beast_server.h"
 
-#include <algorithm>
 #include <boost/asio/executor_work_guard.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/post.hpp>
@@ -74,16 +73,6 @@ class Worker {
   std::thread thread_;
 };
 
-rpc::ConnectionLimits LimitsOf(const HttpServerOptions& options) {
-  rpc::ConnectionLimits limits;
-  limits.total = static_cast<int32_t>(std::min<int64_t>(
-      options.max_connections, rpc::RaiseFileLimit() / 4 * 3));
-  limits.per_peer = options.max_connections_per_peer > 0
-                        ? options.max_connections_per_peer
-                        : std::max(1, limits.total / 2);
-  return limits;
-}
-
 }  // namespace
 
 class BeastServer::Impl {
@@ -91,22 +80,21 @@ class BeastServer::Impl {
   Impl(const HttpServerOptions& options, HttpHandler& handler,
        HttpServerObserver& observer)
       : shared_(options, handler, observer),
-        listener_(LimitsOf(options), options.send_timeout) {
+        listener_(options.connection_limits(), options.send_timeout) {
     for (int32_t i = 0; i < options.threads; ++i) {
       workers_.push_back(std::make_unique<Worker>(shared_));
     }
   }
   ~Impl() { Stop(); }
 
-  absl::Status Start(std::vector<rpc::ReservedAddress> addresses) {
+  absl::Status Start(std::vector<net::ReservedAddress> addresses) {
     const HttpServerOptions& options = shared_.options;
     if (!options.tls_cert.empty()) {
       FORETOKEN_ASSIGN_OR_RETURN(
-          shared_.tls, TlsSessions::Load({options.tls_cert, options.tls_key,
-                                          options.tls_client_ca},
-                                         MonotonicClock()));
+          shared_.tls,
+          TlsSessions::Load(options.tls_files(), MonotonicClock()));
     }
-    for (rpc::ReservedAddress& address : addresses) {
+    for (net::ReservedAddress& address : addresses) {
       FORETOKEN_ASSIGN_OR_RETURN(
           std::string bound, listener_.Bind(std::move(address), [this](int fd) {
             workers_[next_++ % workers_.size()]->Add(fd);
@@ -137,7 +125,7 @@ class BeastServer::Impl {
   size_t next_ = 0;  // of the listener's thread
   bool stopped_ = false;
   std::vector<std::string> addresses_;
-  rpc::Listener listener_;  // last: its thread uses the workers
+  net::Listener listener_;  // last: its thread uses the workers
 };
 
 BeastServer::BeastServer(std::unique_ptr<Impl> impl) : impl_(std::move(impl)) {}
@@ -145,11 +133,11 @@ BeastServer::~BeastServer() = default;
 
 absl::StatusOr<std::unique_ptr<BeastServer>> BeastServer::Start(
     const HttpServerOptions& options, HttpHandler& handler,
-    HttpServerObserver& observer, std::vector<rpc::ReservedAddress> addresses) {
+    HttpServerObserver& observer, std::vector<net::ReservedAddress> addresses) {
   FORETOKEN_RETURN_IF_ERROR(options.Validate());
   if (addresses.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(addresses,
-                               rpc::ReserveAddresses(options.listen));
+                               net::ReserveAddresses(options.listen));
   }
   auto impl = std::make_unique<Impl>(options, handler, observer);
   FORETOKEN_RETURN_IF_ERROR(impl->Start(std::move(addresses)));

@@ -3,7 +3,7 @@
 // alone.
 //
 // A few threads, each with its own connections. Everything a client can make
-// the server hold is bounded: connections in all and per peer (rpc::Listener),
+// the server hold is bounded: connections in all and per peer (net::Listener),
 // headers, bodies and what becomes of them (a byte budget in which no peer can
 // take it all, taken as bodies arrive), the time for a request, idle time, and
 // what a slow reader has not taken yet: HttpExchange::Write then says so, and a
@@ -18,7 +18,7 @@
 #include <vector>
 
 #include "absl/status/statusor.h"
-#include "common/rpc/listener.h"
+#include "common/net/listener.h"
 #include "services/gateway/adapters/http_server_options.h"
 #include "services/gateway/core/http.h"
 
@@ -42,7 +42,7 @@ class BeastServer {
   static absl::StatusOr<std::unique_ptr<BeastServer>> Start(
       const HttpServerOptions& options, HttpHandler& handler,
       HttpServerObserver& observer,
-      std::vector<rpc::ReservedAddress> addresses = {});
+      std::vector<net::ReservedAddress> addresses = {});
   ~BeastServer();
 
   // With real ports, in the order of options.listen.

@@ -2,11 +2,11 @@
 
 #include <sys/socket.h>
 
-#include <boost/beast/http/status.hpp>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
+#include "common/net/http_text.h"
 
 namespace foretoken::gateway::beast_server {
 namespace {
@@ -15,8 +15,6 @@ namespace {
 // down to which it waits.
 constexpr size_t kHighWater = size_t{64} << 10;
 constexpr size_t kLowWater = size_t{16} << 10;
-
-constexpr int kTooManyRequests = 429;
 
 }  // namespace
 
@@ -133,13 +131,8 @@ bool Exchange::waited_for() {
 void Exchange::AppendHead(const HttpResponse& response,
                           absl::string_view length) {
   begun_ = true;
-  absl::StrAppend(&queued_, "HTTP/1.1 ", response.status, " ",
-                  response.status == kTooManyRequests
-                      ? "Too Many Requests"
-                      : std::string(boost::beast::http::obsolete_reason(
-                            boost::beast::http::int_to_status(
-                                static_cast<unsigned>(response.status)))),
-                  "\r\n", length, "Server: foretoken\r\nConnection: ",
+  absl::StrAppend(&queued_, net::StatusLine(response.status), length,
+                  "Server: foretoken\r\nConnection: ",
                   form_.keep_alive ? "keep-alive\r\n" : "close\r\n");
   if (!response.content_type.empty()) {
     absl::StrAppend(&queued_, "Content-Type: ", response.content_type, "\r\n");

@@ -25,7 +25,8 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/base/clock.h"
-#include "common/rpc/peer_name.h"
+#include "common/net/http_text.h"
+#include "common/net/peer_name.h"
 #include "services/gateway/adapters/client_socket.h"
 #include "services/gateway/adapters/http_answer.h"
 #include "services/gateway/adapters/reader_deadline.h"
@@ -597,10 +598,7 @@ std::string WantTls() {
   ApiError error;
   error.type = "invalid_request_error";
   error.message = "this port speaks TLS: want https://";
-  const std::string body = error.Json();
-  return absl::StrCat(
-      "HTTP/1.1 400 Bad Request\r\nContent-Length: ", body.size(),
-      "\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n", body);
+  return net::LastAnswer(400, "application/json", error.Json());
 }
 
 }  // namespace
@@ -632,7 +630,7 @@ std::shared_ptr<Connection> MakeConnection(Shared& shared,
           : MakeTlsSocket(std::move(socket), shared.tls->New(), WantTls());
   if (client == nullptr) return nullptr;
   return std::make_shared<BeastConnection>(shared, io, std::move(client),
-                                           rpc::PeerOfSocket(fd));
+                                           net::PeerOfSocket(fd));
 }
 
 }  // namespace foretoken::gateway::beast_server

@@ -3,29 +3,13 @@
 #include "absl/strings/str_cat.h"
 #include "common/base/byte_budget.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
 
 namespace foretoken::gateway {
 
 void HttpServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
-  flag_prefix = prefix;
+  AddListenFlags(flags, prefix, "the HTTP API");
   const auto name = [&](const char* flag) { return prefix + flag; };
-  flags.List(name("listen"), &listen,
-             "Addresses of the HTTP API: HOST:PORT or unix:/PATH");
-  flags.Bool(name("insecure"), &insecure,
-             "Allow addresses beyond this machine without TLS: want a proxy "
-             "that encrypts before them");
-  flags.String(name("tls-cert"), &tls_cert, "PEM certificate chain");
-  flags.String(name("tls-key"), &tls_key, "PEM private key");
-  flags.String(name("tls-client-ca"), &tls_client_ca,
-               "PEM roots that must sign client certificates (mTLS)");
   flags.Int(name("threads"), &threads, {1, 64}, "Threads of the HTTP server");
-  flags.Int(name("max-connections"), &max_connections, {1, 1 << 20},
-            "Maximum open connections; all listeners share 3/4 of the open-file "
-            "limit");
-  flags.Int(name("max-connections-per-peer"), &max_connections_per_peer,
-            {0, 1 << 20},
-            "Maximum open connections from one address; 0 for half of all");
   flags.Int(name("max-header-bytes"), &max_header_bytes, {1 << 10, 1 << 20},
             "Maximum size of a request's headers");
   flags.Int64(name("max-body-bytes"), &max_body_bytes, {1, int64_t{1} << 30},
@@ -55,23 +39,7 @@ void HttpServerOptions::AddFlags(Flags& flags, const std::string& prefix) {
 }
 
 absl::Status HttpServerOptions::Validate() const {
-  for (const std::string& address : listen) {
-    FORETOKEN_RETURN_IF_ERROR(rpc::ValidateAddress(address));
-    if (!insecure && tls_cert.empty() && !rpc::IsLocalAddress(address)) {
-      return absl::InvalidArgumentError(absl::StrCat(
-          address, ": beyond this machine: want TLS (--", flag_prefix,
-          "tls-cert and --", flag_prefix, "tls-key), or --", flag_prefix,
-          "insecure behind a proxy with TLS"));
-    }
-  }
-  if (tls_cert.empty() != tls_key.empty()) {
-    return absl::InvalidArgumentError(
-        "TLS: want a certificate and its key together");
-  }
-  if (!tls_client_ca.empty() && tls_cert.empty()) {
-    return absl::InvalidArgumentError(
-        "roots of clients: want a certificate and its key with them");
-  }
+  FORETOKEN_RETURN_IF_ERROR(ValidateListen());
   if (max_body_bytes * kMemoryPerBodyByte >
       ByteBudget(body_memory).max_share()) {
     return absl::InvalidArgumentError(absl::StrCat(

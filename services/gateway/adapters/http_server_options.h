@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/config/flags.h"
+#include "common/rpc/listen_options.h"
 
 namespace foretoken::gateway {
 
@@ -17,18 +18,8 @@ namespace foretoken::gateway {
 // ones beside the new.
 inline constexpr int64_t kMemoryPerBodyByte = 20;
 
-struct HttpServerOptions {
-  std::vector<std::string> listen;  // addresses
-  std::string flag_prefix;          // of the flags, for messages
-  bool insecure = false;            // beyond this machine without TLS
-  // PEM files, read again when they change (tls_sessions.h); both or neither.
-  std::string tls_cert;
-  std::string tls_key;
-  std::string tls_client_ca;  // if set, clients need a certificate signed by it
+struct HttpServerOptions : rpc::ListenOptions {
   int32_t threads = 2;
-  // At most 3/4 of the limit of open files.
-  int32_t max_connections = 4096;
-  int32_t max_connections_per_peer = 0;  // 0: half of all
   int32_t max_header_bytes = 32 << 10;
   int64_t max_body_bytes = 8 << 20;
   int64_t body_memory = int64_t{512} << 20;

@@ -12,11 +12,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "common/base/host_names.h"
 #include "common/base/json.h"
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/net/host_names.h"
 #include "common/text/encoding_memory.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
@@ -253,8 +253,8 @@ bool GatewayService::Admit(Context& context, const Endpoint& endpoint) {
   // can do that through the user's browser, by a name of its own that resolves
   // to this machine (DNS rebinding); the Host header tells.
   if (!parts_.find_caller && endpoint.route != Route::kHealth &&
-      IsLoopbackPeer(request.peer) &&
-      !IsOwnHost(request.Header("Host"), options_.allowed_hosts)) {
+      net::IsLoopbackPeer(request.peer) &&
+      !net::IsOwnHost(request.Header("Host"), options_.allowed_hosts)) {
     Refuse(context, 403,
            "this server has no keys and does not answer to the name in Host: "
            "see --allowed-hosts");

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "common/base/digest.h"
-#include "common/base/host_names.h"
+#include "common/net/host_names.h"
 
 namespace foretoken::gateway {
 namespace {
@@ -81,8 +81,8 @@ std::string PrefixSharing::ScopeOf(const HttpRequest& request,
   if (caller.authenticated) return absl::StrCat(kOwn, caller.name);
   // Names of --allowed-hosts belong to proxies, so only the machine's own names
   // count.
-  const bool direct = IsLoopbackPeer(request.peer) &&
-                      IsOwnHost(request.Header("Host"), /*allowed=*/{}) &&
+  const bool direct = net::IsLoopbackPeer(request.peer) &&
+                      net::IsOwnHost(request.Header("Host"), /*allowed=*/{}) &&
                       !IsForwarded(request) && !IsOfAnotherSite(request);
   return direct ? single_users_ : "";
 }

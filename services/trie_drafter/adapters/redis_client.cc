@@ -15,6 +15,7 @@
 #include "absl/strings/strip.h"
 #include "common/base/clock.h"
 #include "common/base/status_macros.h"
+#include "common/net/address.h"
 
 namespace foretoken::trie_drafter {
 namespace {
@@ -130,21 +131,11 @@ absl::StatusOr<RedisAddress> RedisAddress::Parse(const std::string& url) {
        address.database < 0)) {
     return Bad("database of the Redis URL");
   }
-  rest = rest.substr(0, slash);
-  const size_t colon = rest.rfind(':');
-  // A bare IPv6 address has no port: [::1] ends with its bracket.
-  if (colon != absl::string_view::npos && rest.back() != ']') {
-    if (!absl::SimpleAtoi(rest.substr(colon + 1), &address.port) ||
-        address.port < 1 || address.port > 65535) {
-      return Bad("port of the Redis URL");
-    }
-    rest = rest.substr(0, colon);
-  }
-  if (absl::ConsumePrefix(&rest, "[") && !absl::ConsumeSuffix(&rest, "]")) {
-    return Bad("host of the Redis URL");
-  }
-  if (rest.empty()) return Bad("host of the Redis URL");
-  address.host = std::string(rest);
+  const auto [host, port] = net::SplitHostPort(rest.substr(0, slash));
+  if (host.empty()) return Bad("host of the Redis URL");
+  address.host = std::string(host);
+  if (!port.empty()) address.port = net::ParsePort(port).value_or(0);
+  if (address.port == 0) return Bad("port of the Redis URL");
   return address;
 }
 

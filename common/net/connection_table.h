@@ -6,8 +6,8 @@
 // the number names another file or none, the connection is gone.
 //
 // Owned by one thread.
-#ifndef FORETOKEN_COMMON_RPC_CONNECTION_TABLE_H_
-#define FORETOKEN_COMMON_RPC_CONNECTION_TABLE_H_
+#ifndef FORETOKEN_COMMON_NET_CONNECTION_TABLE_H_
+#define FORETOKEN_COMMON_NET_CONNECTION_TABLE_H_
 
 #include <sys/types.h>
 
@@ -19,7 +19,7 @@
 #include "absl/time/time.h"
 #include "common/base/clock.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 
 struct ConnectionLimits {
   int32_t total = 4096;
@@ -27,6 +27,11 @@ struct ConnectionLimits {
   // A peer at its limit loses a connection that has been open for this long
   // without a call when it opens another one.
   absl::Duration silent = absl::Seconds(1);
+
+  // `total` within 3/4 of the process's open files, whose limit is raised: the
+  // rest is for outgoing connections, files and listeners. `per_peer`: 0 for
+  // half of all.
+  static ConnectionLimits WithinFileLimit(int32_t total, int32_t per_peer);
 };
 
 class ConnectionTable {
@@ -65,6 +70,6 @@ class ConnectionTable {
   absl::Time next_search_ = absl::InfinitePast();
 };
 
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net
 
-#endif  // FORETOKEN_COMMON_RPC_CONNECTION_TABLE_H_
+#endif  // FORETOKEN_COMMON_NET_CONNECTION_TABLE_H_

@@ -1,4 +1,4 @@
-#include "common/base/bound_socket.h"
+#include "common/net/bound_socket.h"
 
 #include <netdb.h>
 #include <netinet/in.h>
@@ -9,10 +9,10 @@
 #include <cstring>
 #include <memory>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/net/address.h"
 
-namespace foretoken {
+namespace foretoken::net {
 
 absl::Status CannotListen(absl::string_view address, absl::string_view why) {
   return absl::UnavailableError(
@@ -20,21 +20,16 @@ absl::Status CannotListen(absl::string_view address, absl::string_view why) {
 }
 
 absl::StatusOr<BoundSocket> BoundSocket::Bind(const std::string& address) {
-  const size_t colon = address.rfind(':');
-  if (colon == std::string::npos) {
-    return CannotListen(address, "want HOST:PORT");
-  }
-  std::string host = address.substr(0, colon);
-  if (absl::StartsWith(host, "[") && absl::EndsWith(host, "]")) {
-    host = host.substr(1, host.size() - 2);
-  }
+  const HostPort parts = SplitHostPort(address);
+  if (parts.port.empty()) return CannotListen(address, "want HOST:PORT");
+  const std::string host(parts.host);
   addrinfo hints{};
   hints.ai_flags = AI_PASSIVE | AI_NUMERICSERV;
   hints.ai_socktype = SOCK_STREAM;
   addrinfo* found = nullptr;
   const int error =
       getaddrinfo(host.empty() ? nullptr : host.c_str(),
-                  address.substr(colon + 1).c_str(), &hints, &found);
+                  std::string(parts.port).c_str(), &hints, &found);
   if (error != 0) return CannotListen(address, gai_strerror(error));
   const std::unique_ptr<addrinfo, decltype(&freeaddrinfo)> addresses(
       found, freeaddrinfo);
@@ -78,4 +73,4 @@ absl::StatusOr<int> BoundSocket::Listen(int backlog) && {
   return std::exchange(fd_, -1);
 }
 
-}  // namespace foretoken
+}  // namespace foretoken::net

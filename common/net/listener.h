@@ -6,8 +6,8 @@
 // waits and tries again, and refuses connections before descriptors run out.
 //
 // Thread-safe but for Bind and Start, which come first, in this order.
-#ifndef FORETOKEN_COMMON_RPC_LISTENER_H_
-#define FORETOKEN_COMMON_RPC_LISTENER_H_
+#ifndef FORETOKEN_COMMON_NET_LISTENER_H_
+#define FORETOKEN_COMMON_NET_LISTENER_H_
 
 #include <sys/types.h>
 
@@ -21,10 +21,10 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
-#include "common/base/bound_socket.h"
-#include "common/rpc/connection_table.h"
+#include "common/net/bound_socket.h"
+#include "common/net/connection_table.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 
 // Takes a connected, non-blocking socket and owns it from then on.
 using ConnectionHandler = std::function<void(int fd)>;
@@ -88,10 +88,6 @@ class Listener {
   std::thread thread_;
 };
 
-// Raises this process's soft limit of open files to its hard limit, and returns
-// it.
-int64_t RaiseFileLimit();
+}  // namespace foretoken::net
 
-}  // namespace foretoken::rpc
-
-#endif  // FORETOKEN_COMMON_RPC_LISTENER_H_
+#endif  // FORETOKEN_COMMON_NET_LISTENER_H_

@@ -1,5 +1,5 @@
 // PageServer through real sockets, beside connections that hold it up.
-#include "common/metrics/page_server.h"
+#include "common/net/page_server.h"
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
@@ -9,19 +9,20 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "common/metrics/registry.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/eventually.h"
 #include "tests/support/raw_connection.h"
 #include "tests/support/status_matchers.h"
 
-namespace foretoken::metrics {
+namespace foretoken::net {
 namespace {
 
 using ::foretoken::testing::Eventually;
@@ -33,10 +34,15 @@ using ::testing::StartsWith;
 
 class PageServerTest : public ::testing::Test {
  protected:
-  void Start(PageServerOptions options = {}) {
-    options.address = "127.0.0.1:0";
-    auto server = PageServer::Start(
-        options, [this] { return absl::StrCat("page ", ++rendered_, "\n"); });
+  void Start(const PageServerOptions& options = {}) {
+    Start(options, [this] { return absl::StrCat("page ", ++rendered_, "\n"); });
+  }
+  void Start(const PageServerOptions& options,
+             std::function<std::string()> page) {
+    auto bound = BoundSocket::Bind("127.0.0.1:0");
+    FORETOKEN_ASSERT_OK(bound);
+    auto server =
+        PageServer::Start(options, *std::move(bound), std::move(page));
     FORETOKEN_ASSERT_OK(server);
     server_ = *std::move(server);
   }
@@ -65,7 +71,7 @@ TEST_F(PageServerTest, ServesThePageAndNothingElse) {
               AnyOf(EndsWith("page 1\n"), EndsWith("page 2\n")));
   EXPECT_THAT(Get("GET / HTTP/1.1"), StartsWith("HTTP/1.1 404"));
   EXPECT_THAT(Get("POST /metrics HTTP/1.1"), StartsWith("HTTP/1.1 405"));
-  EXPECT_THAT(Get("nonsense"), StartsWith("HTTP/1.1 405"));
+  EXPECT_THAT(Get("nonsense"), StartsWith("HTTP/1.1 400"));
   EXPECT_LE(rendered_, 2);
 }
 
@@ -203,13 +209,9 @@ TEST_F(PageServerTest, ARequestThatDoesNotEndIsClosed) {
 
 TEST_F(PageServerTest, APageThatIsNotTakenIsDropped) {
   PageServerOptions options;
-  options.address = "127.0.0.1:0";
   options.answer_time = absl::Milliseconds(20);
   constexpr size_t kPageBytes = 32 << 20;
-  auto server =
-      PageServer::Start(options, [] { return std::string(kPageBytes, 'x'); });
-  FORETOKEN_ASSERT_OK(server);
-  server_ = *std::move(server);
+  Start(options, [] { return std::string(kPageBytes, 'x'); });
   const RawConnection deaf = Connect();
   deaf.Say("GET /metrics HTTP/1.1\r\n\r\n");
   ASSERT_TRUE(Eventually([&] { return server_->served() == 1; }));
@@ -218,4 +220,4 @@ TEST_F(PageServerTest, APageThatIsNotTakenIsDropped) {
 }
 
 }  // namespace
-}  // namespace foretoken::metrics
+}  // namespace foretoken::net

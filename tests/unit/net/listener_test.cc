@@ -1,6 +1,6 @@
 // The accept loop against real sockets: limits, descriptors that run out,
 // addresses.
-#include "common/rpc/listener.h"
+#include "common/net/listener.h"
 
 #include <sys/resource.h>
 #include <unistd.h>
@@ -19,7 +19,7 @@
 #include "tests/support/status_matchers.h"
 #include "tests/support/temp_dir.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 using ::foretoken::testing::Eventually;
@@ -65,6 +65,18 @@ class ListenerTest : public ::testing::Test {
 
 constexpr ConnectionLimits kFew = {
     .total = 8, .per_peer = 4, .silent = absl::Hours(1)};
+
+TEST(ConnectionLimitsTest, LeaveAQuarterOfTheProcessesFiles) {
+  const ConnectionLimits most =
+      ConnectionLimits::WithinFileLimit(1 << 30, /*per_peer=*/0);
+  rlimit limit{};
+  ASSERT_EQ(getrlimit(RLIMIT_NOFILE, &limit), 0);
+  EXPECT_LE(static_cast<rlim_t>(most.total), limit.rlim_cur / 4 * 3);
+  EXPECT_EQ(most.per_peer, most.total / 2);
+  const ConnectionLimits few = ConnectionLimits::WithinFileLimit(2, 1);
+  EXPECT_EQ(few.total, 2);
+  EXPECT_EQ(few.per_peer, 1);
+}
 
 TEST_F(ListenerTest, AcceptsAndStops) {
   const std::string address = Start(kFew);
@@ -192,4 +204,4 @@ TEST_F(ListenerTest, NamesAnAddressThatCannotBeBound) {
 }
 
 }  // namespace
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

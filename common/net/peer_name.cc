@@ -1,4 +1,4 @@
-#include "common/rpc/peer_name.h"
+#include "common/net/peer_name.h"
 
 #include <arpa/inet.h>
 #include <sys/socket.h>
@@ -8,8 +8,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/net/address.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 
 std::string PeerName(in6_addr address) {
   char text[INET6_ADDRSTRLEN] = "";
@@ -25,17 +26,16 @@ std::string PeerName(in6_addr address) {
 std::string PeerName(absl::string_view grpc_peer) {
   absl::string_view host = grpc_peer;
   if (absl::ConsumePrefix(&host, "ipv4:")) {
-    return std::string(host.substr(0, host.rfind(':')));
+    return std::string(SplitHostPort(host).host);
   }
   if (!absl::ConsumePrefix(&host, "ipv6:")) return std::string(grpc_peer);
   // gRPC writes "ipv6:%5B::1%5D:80", percent-encoded as in a URI.
-  std::string address =
+  const std::string decoded =
       absl::StrReplaceAll(host, {{"%5B", "["}, {"%5D", "]"}, {"%25", "%"}});
-  address = address.substr(0, address.rfind(']'));
+  std::string address(SplitHostPort(decoded).host);
   address = address.substr(0, address.find('%'));  // the zone
   in6_addr parsed{};
-  if (address.empty() || address[0] != '[' ||
-      inet_pton(AF_INET6, address.c_str() + 1, &parsed) != 1) {
+  if (inet_pton(AF_INET6, address.c_str(), &parsed) != 1) {
     return std::string(grpc_peer);
   }
   return PeerName(parsed);
@@ -62,4 +62,4 @@ std::string PeerOfSocket(int fd) {
   return PeerName(reinterpret_cast<const sockaddr_in6&>(address).sin6_addr);
 }
 
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

@@ -4,8 +4,8 @@
 // fails the start at once. Connections are refused until Listen.
 //
 // Owned by one thread.
-#ifndef FORETOKEN_COMMON_BASE_BOUND_SOCKET_H_
-#define FORETOKEN_COMMON_BASE_BOUND_SOCKET_H_
+#ifndef FORETOKEN_COMMON_NET_BOUND_SOCKET_H_
+#define FORETOKEN_COMMON_NET_BOUND_SOCKET_H_
 
 #include <string>
 #include <utility>
@@ -14,7 +14,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 
-namespace foretoken {
+namespace foretoken::net {
 
 // UNAVAILABLE: "cannot listen on ADDRESS: WHY".
 absl::Status CannotListen(absl::string_view address, absl::string_view why);
@@ -34,6 +34,7 @@ class BoundSocket {
     return *this;
   }
 
+  const std::string& name() const { return name_; }  // the address as given
   // The real one.
   int port() const;
 
@@ -45,9 +46,9 @@ class BoundSocket {
   BoundSocket(int fd, std::string name) : fd_(fd), name_(std::move(name)) {}
 
   int fd_ = -1;
-  std::string name_;  // the address as given, for errors
+  std::string name_;
 };
 
-}  // namespace foretoken
+}  // namespace foretoken::net
 
-#endif  // FORETOKEN_COMMON_BASE_BOUND_SOCKET_H_
+#endif  // FORETOKEN_COMMON_NET_BOUND_SOCKET_H_

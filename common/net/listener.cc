@@ -1,10 +1,9 @@
-#include "common/rpc/listener.h"
+#include "common/net/listener.h"
 
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -24,9 +23,9 @@
 #include "common/base/log.h"
 #include "common/base/process_limits.h"
 #include "common/base/status_macros.h"
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 // Connections that the kernel queues per socket; also the number accepted from
@@ -130,8 +129,8 @@ absl::StatusOr<std::string> Listener::Bind(ReservedAddress address,
   socket.handler = std::move(handler);
   std::string bound = name;
   if (address.bound.has_value()) {
-    bound = absl::StrCat(name.substr(0, name.rfind(':')), ":",
-                         address.bound->port());
+    bound = JoinHostPort(SplitHostPort(name).host,
+                         absl::StrCat(address.bound->port()));
     FORETOKEN_ASSIGN_OR_RETURN(socket.fd,
                                (*std::move(address.bound)).Listen(kBacklog));
   } else {
@@ -230,14 +229,4 @@ bool Listener::AcceptAll(const Socket& socket) {
   return true;
 }
 
-int64_t RaiseFileLimit() {
-  rlimit limit{};
-  if (getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
-  const rlim_t before = limit.rlim_cur;
-  limit.rlim_cur = limit.rlim_max;
-  if (setrlimit(RLIMIT_NOFILE, &limit) != 0) limit.rlim_cur = before;
-  constexpr rlim_t kMax = rlim_t{1} << 30;  // RLIM_INFINITY is no number
-  return static_cast<int64_t>(std::min(limit.rlim_cur, kMax));
-}
-
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

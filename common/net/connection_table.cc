@@ -1,4 +1,4 @@
-#include "common/rpc/connection_table.h"
+#include "common/net/connection_table.h"
 
 #include <linux/tcp.h>  // libc's tcp_info lacks the bytes received
 #include <netinet/in.h>
@@ -11,9 +11,9 @@
 #include <utility>
 
 #include "common/base/process_limits.h"
-#include "common/rpc/peer_name.h"
+#include "common/net/peer_name.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 // The HTTP/2 preface with its first frames, or a TLS ClientHello, takes less
@@ -50,6 +50,15 @@ ConnectionLimits LimitsNow(ConnectionLimits limits) {
 }
 
 }  // namespace
+
+ConnectionLimits ConnectionLimits::WithinFileLimit(int32_t total,
+                                                   int32_t per_peer) {
+  ConnectionLimits limits;
+  limits.total = static_cast<int32_t>(
+      std::clamp<int64_t>(RaiseFileLimit() / 4 * 3, 1, total));
+  limits.per_peer = per_peer > 0 ? per_peer : std::max(limits.total / 2, 1);
+  return limits;
+}
 
 ConnectionTable::ConnectionTable(ConnectionLimits limits, Clock clock)
     : limits_(limits), clock_(std::move(clock)) {}
@@ -138,4 +147,4 @@ void ConnectionTable::Erase(Connections::iterator connection) {
   connections_.erase(connection);
 }
 
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

@@ -1,7 +1,7 @@
 // Names of the machines at the other end of connections, under which limits and
 // shares are kept.
-#ifndef FORETOKEN_COMMON_RPC_PEER_NAME_H_
-#define FORETOKEN_COMMON_RPC_PEER_NAME_H_
+#ifndef FORETOKEN_COMMON_NET_PEER_NAME_H_
+#define FORETOKEN_COMMON_NET_PEER_NAME_H_
 
 #include <netinet/in.h>
 
@@ -9,7 +9,7 @@
 
 #include "absl/strings/string_view.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 
 // The /64 network of an IPv6 address, because one host may use every address of
 // it; of an IPv4-mapped address, the IPv4 address.
@@ -24,6 +24,6 @@ std::string PeerName(absl::string_view grpc_peer);
 // of a Unix socket. Empty if the peer has gone.
 std::string PeerOfSocket(int fd);
 
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net
 
-#endif  // FORETOKEN_COMMON_RPC_PEER_NAME_H_
+#endif  // FORETOKEN_COMMON_NET_PEER_NAME_H_

@@ -1,4 +1,4 @@
-#include "common/base/bound_socket.h"
+#include "common/net/bound_socket.h"
 
 #include <unistd.h>
 
@@ -10,7 +10,7 @@
 #include "tests/support/raw_connection.h"
 #include "tests/support/status_matchers.h"
 
-namespace foretoken {
+namespace foretoken::net {
 namespace {
 
 using ::foretoken::testing::RawConnection;
@@ -59,8 +59,12 @@ TEST(BoundSocketTest, OfTwoThatAreBoundOneListens) {
 }
 
 TEST(BoundSocketTest, OtherFormsOfAddresses) {
-  EXPECT_THAT(BoundSocket::Bind("nowhere"),
-              StatusIs(kUnavailable, HasSubstr("want HOST:PORT")));
+  // The second must not bind every address for want of a host.
+  for (const char* bad : {"nowhere", "[::1:0", "localhost:"}) {
+    EXPECT_THAT(BoundSocket::Bind(bad),
+                StatusIs(kUnavailable, HasSubstr("want HOST:PORT")))
+        << bad;
+  }
   EXPECT_THAT(
       BoundSocket::Bind("127.0.0.1:http"),
       StatusIs(kUnavailable, StartsWith("cannot listen on 127.0.0.1:http: ")));
@@ -70,4 +74,4 @@ TEST(BoundSocketTest, OtherFormsOfAddresses) {
 }
 
 }  // namespace
-}  // namespace foretoken
+}  // namespace foretoken::net

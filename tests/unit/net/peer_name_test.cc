@@ -1,8 +1,8 @@
-#include "common/rpc/peer_name.h"
+#include "common/net/peer_name.h"
 
 #include "gtest/gtest.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 TEST(PeerNameTest, AHostHasOneNameWhateverItsPortAndItsIpv6Address) {
@@ -18,4 +18,4 @@ TEST(PeerNameTest, AHostHasOneNameWhateverItsPortAndItsIpv6Address) {
 }
 
 }  // namespace
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

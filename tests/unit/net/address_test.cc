@@ -1,5 +1,6 @@
-#include "common/rpc/address.h"
+#include "common/net/address.h"
 
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -7,7 +8,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 
-namespace foretoken::rpc {
+namespace foretoken::net {
 namespace {
 
 TEST(AddressTest, AcceptsHostPortAndUnixPaths) {
@@ -28,6 +29,34 @@ TEST(AddressTest, RefusesTheRestByName) {
   }
 }
 
+TEST(AddressTest, SplitsHostAndPort) {
+  struct Case {
+    const char *text, *host, *port;
+  };
+  for (const Case& each : {Case{"collector:99", "collector", "99"},
+                           {"collector", "collector", ""},
+                           {"collector:", "collector", ""},
+                           {"[::1]:80", "::1", "80"},
+                           {"[::1]", "::1", ""},
+                           {":80", "", "80"},
+                           {"[::1", "", ""},
+                           {"[::1]x:80", "", ""},
+                           {"", "", ""}}) {
+    EXPECT_EQ(SplitHostPort(each.text).host, each.host) << each.text;
+    EXPECT_EQ(SplitHostPort(each.text).port, each.port) << each.text;
+  }
+  EXPECT_EQ(JoinHostPort("::1", "80"), "[::1]:80");
+  EXPECT_EQ(JoinHostPort("collector", "80"), "collector:80");
+}
+
+TEST(AddressTest, APortIsANumberOf16Bits) {
+  EXPECT_EQ(ParsePort("0"), 0);
+  EXPECT_EQ(ParsePort("65535"), 65535);
+  for (const char* bad : {"", "-1", "65536", "http", "8 0"}) {
+    EXPECT_EQ(ParsePort(bad), std::nullopt) << bad;
+  }
+}
+
 TEST(AddressTest, OnlyThisMachineIsLocal) {
   for (const char* local :
        {"127.0.0.1:1", "127.8.9.1:1", "localhost:1", "[::1]:1", "unix:/x"}) {
@@ -40,4 +69,4 @@ TEST(AddressTest, OnlyThisMachineIsLocal) {
 }
 
 }  // namespace
-}  // namespace foretoken::rpc
+}  // namespace foretoken::net

@@ -1,23 +1,16 @@
-#include "common/base/host_names.h"
-
-#include <arpa/inet.h>
-#include <netinet/in.h>
+#include "common/net/host_names.h"
 
 #include <algorithm>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/strip.h"
+#include "common/net/address.h"
 
-namespace foretoken {
+namespace foretoken::net {
 namespace {
 
 constexpr size_t kMaxHostBytes = 255;
-
-bool IsAddress(int family, const std::string& text) {
-  in6_addr parsed{};  // has room for both families
-  return inet_pton(family, text.c_str(), &parsed) == 1;
-}
 
 }  // namespace
 
@@ -30,19 +23,14 @@ bool IsOwnHost(absl::string_view host,
                const std::vector<std::string>& allowed) {
   if (host.empty()) return true;
   if (host.size() > kMaxHostBytes) return false;
-  if (host.front() == '[') {
-    const size_t end = host.find(']');
-    return end != absl::string_view::npos &&
-           IsAddress(AF_INET6, std::string(host.substr(1, end - 1)));
-  }
-  host = host.substr(0, host.find(':'));
+  host = SplitHostPort(host).host;
   absl::ConsumeSuffix(&host, ".");
   const std::string name = absl::AsciiStrToLower(host);
-  if (name == "localhost" || IsAddress(AF_INET, name)) return true;
+  if (name == "localhost" || IsIpAddress(name)) return true;
   return std::any_of(allowed.begin(), allowed.end(),
                      [&](const std::string& each) {
                        return each == "*" || absl::EqualsIgnoreCase(each, name);
                      });
 }
 
-}  // namespace foretoken
+}  // namespace foretoken::net

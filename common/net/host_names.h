@@ -2,18 +2,18 @@
 // to this machine (DNS rebinding) counts as this server's page for a browser,
 // which then lets it read answers; only its name in `Host` gives it away. Pure
 // functions, thread-safe.
-#ifndef FORETOKEN_COMMON_BASE_HOST_NAMES_H_
-#define FORETOKEN_COMMON_BASE_HOST_NAMES_H_
+#ifndef FORETOKEN_COMMON_NET_HOST_NAMES_H_
+#define FORETOKEN_COMMON_NET_HOST_NAMES_H_
 
 #include <string>
 #include <vector>
 
 #include "absl/strings/string_view.h"
 
-namespace foretoken {
+namespace foretoken::net {
 
-// Whether `peer`, the address of a client (rpc::PeerOfSocket), is on this machine and
-// may be a browser.
+// Whether `peer`, the address of a client (PeerOfSocket), is on this machine
+// and may be a browser.
 bool IsLoopbackPeer(absl::string_view peer);
 
 // Whether no page of another site can have this `host`, the value of a Host
@@ -21,6 +21,6 @@ bool IsLoopbackPeer(absl::string_view peer);
 // address, localhost, or one of `allowed` ("*": all).
 bool IsOwnHost(absl::string_view host, const std::vector<std::string>& allowed);
 
-}  // namespace foretoken
+}  // namespace foretoken::net
 
-#endif  // FORETOKEN_COMMON_BASE_HOST_NAMES_H_
+#endif  // FORETOKEN_COMMON_NET_HOST_NAMES_H_
