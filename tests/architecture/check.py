@@ -11,9 +11,10 @@
                          machine's wall clock
     check.py parser      CLI11, whose templates take seconds to compile, is
                          included by the classes that hide it and nowhere else
-    check.py headers     headers include gRPC, Protobuf, Boost and the parser of
-                         JSON only where they are wrapped, so that a source that
-                         needs none of them does not compile them
+    check.py headers     headers include gRPC, Protobuf, Boost and
+                         nlohmann-json, themselves or through others, only where
+                         the list says why, so that a source that needs none of
+                         them does not compile them
     check.py self        the rules find what they forbid in made-up sources
 
 Exit status 1 and one line for every violation.
@@ -50,18 +51,51 @@ DATED = {"common/base/log.cc", "common/base/clock.h",
 # The flags of services, the commands of tools, and a program of one source.
 PARSERS = {"common/config/flags.cc", "tools/cli/app.cc",
            "tests/lab/crest_postgres_bench.cc"}
-# Headers that take as long to compile, and the headers that may include them.
+# Headers that take as long to compile; names that show that they are used; and
+# the headers that may include or reach them, each with its reason.
+Heavy = collections.namedtuple("Heavy", "headers names allowed")
 HEAVY = (
-    (re.compile(r"grpc(pp)?/|foretoken/v1/.*\.pb\.h$|google/protobuf/"),
-     re.compile(r"common/rpc/|services/[^/]+/(adapters/|server\.h$)")),
-    (re.compile(r"boost/"), re.compile(r"services/gateway/adapters/")),
-    (re.compile(r"nlohmann/json\.hpp$"), re.compile(r"common/base/json\.h$")),
-    # These hold values of Json; the others include json_fwd.h.
-    (re.compile(r"common/base/json\.h$"),
-     re.compile(r"common/drafting/crest_build/work_folder\.h$|"
-                r"services/gateway/core/request_fields\.h$|"
-                r"tools/cli/(chat/conversation|grammar/grammar_bench|"
-                r"mode_bench/mode_bench_report)\.h$")),
+    Heavy(re.compile(r"grpc(pp)?/|foretoken/v1/.*\.pb\.h$|google/protobuf/"),
+          re.compile(r"\b(grpc|v1|protobuf)::"), {
+              r"common/rpc/": "wraps gRPC",
+              r"services/[^/]+/(adapters/|server\.h$)":
+                  "speaks a contract, or counts calls",
+              r"services/[^/]+/config\.h$": "has the options of channels",
+              r"services/local/(local_verifier|stack)\.h$":
+                  "made of the servers",
+              r"tools/cli/server_channel\.h$": "has the options of channels",
+              r"tests/(attack|e2e|integration|soak)/": "speaks the contracts",
+              r"tests/lab/(ping_pong|rest_service/rest_service)\.h$":
+                  "a server of its own",
+              r"tests/support/(scripted_generation_server|wire_client)\.h$":
+                  "speaks a contract",
+          }),
+    Heavy(re.compile(r"boost/"), re.compile(r"\bboost::"), {
+        r"services/gateway/adapters/(client|tls)_socket\.h$":
+            "a stream of Asio",
+        r"services/gateway/adapters/http_connection\.h$":
+            "runs in Asio's loop",
+    }),
+    # json_fwd.h serves the headers that hold no value of Json.
+    Heavy(re.compile(r"nlohmann/json\.hpp$|common/base/json\.h$"),
+          re.compile(r"\bJson\b"), {
+              r"common/base/json\.h$": "wraps nlohmann-json",
+              r"common/drafting/crest_build/work_folder\.h$": "holds values",
+              r"services/gateway/core/request_fields\.h$":
+                  "takes lists of values",
+              r"services/gateway/core/(constraint_fields|field_rules|"
+              r"generation_fields|message_blocks|reasoning_rules|tool_rules)"
+              r"\.h$": "takes RequestFields",
+              r"tools/cli/chat/(chat_session|conversation)\.h$":
+                  "holds values",
+              r"tools/cli/mode_bench/mode_bench_report\.h$":
+                  "has a value as a default",
+              r"tests/attack/attack_process\.h$": "holds values",
+              r"tests/support/ascii_tokenizer\.h$": "makes values",
+              r"tests/unit/infer/tiny_checkpoint\.h$": "holds values",
+              r"tests/unit/services/gateway/(fakes|service_fixture)\.h$":
+                  "reads values",
+          }),
 )
 # The one service that is made of the others.
 COMPOSITE = "services/local/"
@@ -69,10 +103,10 @@ COMPOSITE = "services/local/"
 _INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.MULTILINE)
 
 
-def read_sources():
+def read_sources(trees=TREES):
     """{file: text} of every source file."""
     return {path.relative_to(ROOT).as_posix(): path.read_text(encoding="utf-8")
-            for tree in TREES for path in sorted((ROOT / tree).rglob("*"))
+            for tree in trees for path in sorted((ROOT / tree).rglob("*"))
             if path.suffix in SUFFIXES}
 
 
@@ -129,25 +163,6 @@ def direction(includes):
     return found
 
 
-def cores(includes):
-    """One line for every core file that reaches a foreign library."""
-    found = []
-    for file in filter(CORES.match, includes):
-        via = {file: None}
-        queue = collections.deque([file])
-        while queue:
-            current = queue.popleft()
-            for other in includes.get(current, ()):
-                if FOREIGN.match(other) and not any(
-                        library.match(other) and wrapper.match(current)
-                        for library, wrapper in WRAPPERS):
-                    found.append(f"core: {file} reaches {other} in {current}")
-                if other not in via:
-                    via[other] = current
-                    queue.append(other)
-    return found
-
-
 def clock(sources):
     """One line for every core file that asks for the date."""
     return [f"wall clock: {file}" for file, text in sources.items()
@@ -162,13 +177,56 @@ def parser(includes):
             for other in included if other.startswith("CLI/")]
 
 
-def headers(includes):
-    """One line for every header that passes a heavy one on."""
-    return [f"header: {file} includes {other}"
-            for file, included in includes.items()
-            if file.endswith(".h") and file.split("/")[0] in PRODUCT
-            for other in included for heavy, wrappers in HEAVY
-            if heavy.match(other) and not wrappers.match(file)]
+def reached(file, includes):
+    """{file: the file that includes it} of all that `file` includes."""
+    via = {}
+    queue = collections.deque([file])
+    while queue:
+        current = queue.popleft()
+        for other in includes.get(current, ()):
+            if other not in via:
+                via[other] = current
+                queue.append(other)
+    return via
+
+
+def cores(includes):
+    """One line for every core file that reaches a foreign library."""
+    return [f"core: {file} reaches {other} in {by}"
+            for file in filter(CORES.match, includes)
+            for other, by in reached(file, includes).items()
+            if FOREIGN.match(other) and not any(
+                library.match(other) and wrapper.match(by)
+                for library, wrapper in WRAPPERS)]
+
+
+def headers(sources):
+    """One line for every header that passes a heavy one on without a reason."""
+    includes = {file: _INCLUDE.findall(text) for file, text in sources.items()}
+    found = []
+    for file in (file for file in sources if file.endswith(".h")):
+        everything = reached(file, includes)
+        for heavy in HEAVY:
+            via = {other: by for other, by in everything.items()
+                   if heavy.headers.match(other)}
+            if not any(re.match(path, file) for path in heavy.allowed):
+                found += [f"header: {file} reaches {other} in {by}"
+                          for other, by in via.items()]
+            elif (file in via.values() and
+                  not heavy.names.search(_INCLUDE.sub("", sources[file]))):
+                found.append(f"header: {file} names nothing of what it "
+                             f"includes: {heavy.names.pattern}")
+    return found
+
+
+def reasons(sources):
+    """One line for every reason in HEAVY that no header needs."""
+    includes = {file: _INCLUDE.findall(text) for file, text in sources.items()}
+    return [f"list: no header needs {path}"
+            for heavy in HEAVY for path in heavy.allowed
+            if not any(file.endswith(".h") and re.match(path, file) and
+                       any(map(heavy.headers.match, reached(file, includes)))
+                       for file in sources)]
 
 
 def self_test():
@@ -189,12 +247,17 @@ def self_test():
         (cores, {"common/net/a.h": ["boost/asio.hpp"]}),
         (clock, {"services/x/core/a.cc": "const auto now = absl::Now();"}),
         (parser, {"tools/cli/a.h": ["CLI/CLI.hpp"]}),
-        (headers, {"tools/cli/a.h": ["grpcpp/channel.h"]}),
-        (headers, {"services/x/config.h": ["foretoken/v1/b.grpc.pb.h"]}),
-        (headers, {"services/x/server.h": ["boost/asio.hpp"]}),
-        (headers, {"common/net/a.h": ["boost/asio.hpp"]}),
-        (headers, {"common/text/a.h": ["nlohmann/json.hpp"]}),
-        (headers, {"common/text/a.h": ["common/base/json.h"]}),
+        (headers, {"tools/cli/a.h": "#include \"grpcpp/channel.h\""}),
+        (headers, {"common/infer/a.h":
+                   "#include \"foretoken/v1/b.grpc.pb.h\"\nv1::B b;"}),
+        (headers, {"services/x/server.h": "#include <boost/asio.hpp>"}),
+        (headers, {"common/text/a.h": "#include <nlohmann/json.hpp>"}),
+        (headers, {"tests/support/a.h": "#include \"common/base/json.h\""}),
+        (headers, {"common/text/a.h": "#include \"common/text/b.h\"",
+                   "common/text/b.h": "#include \"common/base/json.h\""}),
+        (headers, {"common/rpc/a.h": "#include \"grpcpp/channel.h\"\nint a;"}),
+        (reasons, {"common/base/json.h": "#include <nlohmann/json.hpp>"}),
+        (headers, {"common/net/a.h": "#include \"boost/asio.hpp\""}),
     ]
     allowed = [
         (cycles, {"common/a.h": ["common/b.h", "common/c.h"],
@@ -211,9 +274,11 @@ def self_test():
                  "common/base/log.cc": "Format(absl::Now())"}),
         (parser, {"tools/cli/app.cc": ["CLI/CLI.hpp"],
                   "tools/cli/a.cc": ["tools/cli/app.h"]}),
-        (headers, {"tools/cli/a.cc": ["grpcpp/channel.h"],
-                   "services/x/server.h": ["foretoken/v1/b.grpc.pb.h"],
-                   "common/text/a.h": ["common/base/json_fwd.h"]}),
+        (headers, {"tools/cli/a.cc": "#include \"grpcpp/channel.h\"",
+                   "services/x/server.h":
+                       "#include \"foretoken/v1/b.grpc.pb.h\"\nv1::B b;",
+                   "services/x/config.h": "#include \"services/x/server.h\"",
+                   "common/text/a.h": "#include \"common/base/json_fwd.h\""}),
     ]
     found = [f"{rule.__name__} misses {sources}" for rule, sources in wanted
              if not rule(sources)]
@@ -226,12 +291,15 @@ def self_test():
 
 def main():
     rules = {"cycles": cycles, "direction": direction, "cores": cores,
-             "parser": parser, "headers": headers}
+             "parser": parser}
     name = sys.argv[1] if len(sys.argv) == 2 else ""
     if name == "self":
         found = self_test()
     elif name == "clock":
         found = clock(read_sources())
+    elif name == "headers":
+        sources = read_sources((*PRODUCT, "tests"))
+        found = headers(sources) + reasons(sources)
     elif name in rules:
         found = rules[name](read_includes())
     else:

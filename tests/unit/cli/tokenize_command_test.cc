@@ -1,6 +1,5 @@
 #include <string>
 
-#include "common/base/json.h"
 #include "gmock/gmock.h"
 #include "tests/support/temp_dir.h"
 #include "tests/support/tiny_tokenizer.h"
