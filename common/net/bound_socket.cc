@@ -13,6 +13,13 @@
 #include "common/net/address.h"
 
 namespace foretoken::net {
+namespace {
+
+void SetOption(int fd, int level, int option, int value) {
+  setsockopt(fd, level, option, &value, sizeof(value));
+}
+
+}  // namespace
 
 absl::Status CannotListen(absl::string_view address, absl::string_view why) {
   return absl::UnavailableError(
@@ -42,14 +49,18 @@ absl::StatusOr<BoundSocket> BoundSocket::Bind(const std::string& address) {
       continue;
     }
     BoundSocket made(fd, address);
-    const int on = 1, off = 0;
-    // SO_REUSEADDR takes over a port in TIME_WAIT, so that a restart can bind
-    // at once, but never a port that another server listens on.
-    setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
     if (a->ai_family == AF_INET6) {  // [::] is every address
-      setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+      SetOption(fd, IPPROTO_IPV6, IPV6_V6ONLY, 0);
     }
     if (bind(fd, a->ai_addr, a->ai_addrlen) == 0) return made;
+    // Two sockets with SO_REUSEADDR can bind one address as long as neither
+    // listens, and a model may be loaded meanwhile. So it is tried only where
+    // the address is in use, be it by connections in TIME_WAIT: a restart can
+    // bind at once.
+    if (errno == EADDRINUSE) {
+      SetOption(fd, SOL_SOCKET, SO_REUSEADDR, 1);
+      if (bind(fd, a->ai_addr, a->ai_addrlen) == 0) return made;
+    }
     why = strerror(errno);
   }
   return CannotListen(address, why);
@@ -69,6 +80,8 @@ int BoundSocket::port() const {
 }
 
 absl::StatusOr<int> BoundSocket::Listen(int backlog) && {
+  // Connections inherit it, and keep the address from a restart without it.
+  SetOption(fd_, SOL_SOCKET, SO_REUSEADDR, 1);
   if (listen(fd_, backlog) != 0) return CannotListen(name_, strerror(errno));
   return std::exchange(fd_, -1);
 }

@@ -39,7 +39,8 @@ class BoundSocket {
   int port() const;
 
   // Listens, and returns the descriptor, which is the caller's from then on.
-  // Unavailable if another socket has begun to listen on the address.
+  // Unavailable if another socket listens on the address: two can be bound to
+  // one that connections of an earlier process still hold.
   absl::StatusOr<int> Listen(int backlog) &&;
 
  private:

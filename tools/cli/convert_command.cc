@@ -33,8 +33,11 @@ struct TokenizerFiles {
   std::string config;  // tokenizer_config.json
 };
 
+// Ids 0, 1 and 2 are <unk>, <s> and </s> in every tokenizer of llama2.c.
+constexpr size_t kNamedPieces = 3;
+
+// At least kNamedPieces pieces.
 std::string TokenizerConfigJson(const SentencePieceModel& model) {
-  // Ids 0, 1 and 2 are <unk>, <s> and </s> in every tokenizer of llama2.c.
   const auto piece = [&model](size_t id) { return model.pieces[id].text; };
   return Json{{"tokenizer_class", "LlamaTokenizer"},
               {"add_bos_token", true},
@@ -67,6 +70,11 @@ absl::StatusOr<TokenizerFiles> ConvertTokenizer(const std::string& path,
     return absl::InvalidArgumentError(
         absl::StrCat(path, ": has ", model->pieces.size(),
                      " tokens, want the checkpoint's ", vocab_size));
+  }
+  if (model->pieces.size() < kNamedPieces) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(path, ": has ", model->pieces.size(),
+                     " tokens, want <unk>, <s> and </s> at least"));
   }
   TokenizerFiles files;
   files.config = TokenizerConfigJson(*model);

@@ -197,7 +197,10 @@ absl::StatusOr<uint64_t> ParseBytes(absl::string_view flag,
   absl::string_view digits = text;
   uint64_t factor = 1;
   for (const auto& unit : kUnits) {
-    if (absl::ConsumeSuffix(&digits, unit.suffix)) factor = unit.factor;
+    if (absl::ConsumeSuffix(&digits, unit.suffix)) {
+      factor = unit.factor;
+      break;
+    }
   }
   uint64_t value = 0;
   // Checked by division: the product would wrap.

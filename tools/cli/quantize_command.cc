@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <system_error>
 #include <tuple>
 
 #include "absl/strings/match.h"
@@ -90,9 +91,14 @@ absl::Status Quantize(const QuantizeOptions& options) {
                  found.first, types.second.c_str(), types.first.c_str(),
                  found.second.c_str());
   }
-  std::fprintf(
-      stderr, "wrote %s: %.1f MB\n", options.out.c_str(),
-      static_cast<double>(std::filesystem::file_size(options.out)) / 1e6);
+  std::error_code error;
+  const auto size = std::filesystem::file_size(options.out, error);
+  if (error) {
+    return absl::UnavailableError(
+        absl::StrCat(options.out, ": ", error.message()));
+  }
+  std::fprintf(stderr, "wrote %s: %.1f MB\n", options.out.c_str(),
+               static_cast<double>(size) / 1e6);
   return absl::OkStatus();
 }
 

@@ -1,5 +1,6 @@
 #include "common/net/bound_socket.h"
 
+#include <sys/socket.h>
 #include <unistd.h>
 
 #include <string>
@@ -45,17 +46,31 @@ TEST(BoundSocketTest, APortThatIsListenedOnIsNamed) {
   FORETOKEN_EXPECT_OK(BoundSocket::Bind(address));
 }
 
-TEST(BoundSocketTest, OfTwoThatAreBoundOneListens) {
-  auto first = BoundSocket::Bind("127.0.0.1:0");
+TEST(BoundSocketTest, AnAddressIsTakenBeforeAnybodyListens) {
+  const auto first = BoundSocket::Bind("127.0.0.1:0");
   FORETOKEN_ASSERT_OK(first);
   const std::string address = absl::StrCat("127.0.0.1:", first->port());
-  auto second = BoundSocket::Bind(address);
-  FORETOKEN_ASSERT_OK(second);
-  const auto fd = (*std::move(first)).Listen(8);
-  FORETOKEN_ASSERT_OK(fd);
-  EXPECT_THAT((*std::move(second)).Listen(8),
+  EXPECT_THAT(BoundSocket::Bind(address),
               StatusIs(kUnavailable, HasSubstr(address)));
-  close(*fd);
+}
+
+TEST(BoundSocketTest, ConnectionsInTimeWaitDoNotHinderARestart) {
+  std::string address = "127.0.0.1:0";
+  for (int start = 0; start < 3; ++start) {
+    auto bound = BoundSocket::Bind(address);
+    FORETOKEN_ASSERT_OK(bound);
+    address = absl::StrCat("127.0.0.1:", bound->port());
+    const auto fd = (*std::move(bound)).Listen(8);
+    FORETOKEN_ASSERT_OK(fd);
+    RawConnection client(address);
+    ASSERT_TRUE(client.connected());
+    int connection = -1;
+    while (connection < 0) connection = accept(*fd, nullptr, nullptr);
+    // The side that closes first keeps the connection in TIME_WAIT.
+    close(connection);
+    EXPECT_EQ(client.ReadAll(), "");
+    close(*fd);
+  }
 }
 
 TEST(BoundSocketTest, OtherFormsOfAddresses) {

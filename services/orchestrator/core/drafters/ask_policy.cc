@@ -198,6 +198,10 @@ void AskPolicy::TakeUnwaited() {
       outcome_ = Lost(letter->status());
       return;
     }
+    if (unanswered_ == 0) {
+      outcome_ = Lost(absl::DataLossError("an answer without a request"));
+      return;
+    }
     --unanswered_;
     if (std::exchange(reads_, false)) {
       text_read_ = {reads_tokens_, (*letter)->arrived - asked_at_};
