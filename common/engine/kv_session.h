@@ -73,6 +73,12 @@ class KvSession {
   // rows of the last pass; room() stays. As Backend::Truncate.
   absl::Status DropLast(absl::Span<const TokenId> tokens);
 
+  // As Backend::States.
+  absl::Status States(int32_t first, int32_t count,
+                      absl::Span<float> states) const {
+    return backend_->States(id_, first, count, states);
+  }
+
   // This session's share of a pass, without rows.
   PassSession Share() const;
 

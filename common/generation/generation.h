@@ -11,6 +11,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "common/base/pooling.h"
 #include "common/base/types.h"
 #include "common/grammar/constraint.h"
 #include "common/sampling/sampler.h"
@@ -64,6 +65,10 @@ struct GenerationRequest : SessionTerms {
   // Fingerprint of the model that must serve it; empty: whichever is active.
   std::string numerics_fingerprint;
   bool want_round_trees = false;  // see GenerationDelta::round_tree
+  // Other than kNone: the result is the prompt's embedding. There is no output,
+  // and what describes it (sampling, mode, stops, constraint, max_tokens) is
+  // not read; nor are scopes: no prefix pages are shared.
+  Pooling pooling = Pooling::kNone;
 
   // The scope of prefix pages; empty: they are not shared.
   const std::string& scope_of_pages() const {
@@ -122,7 +127,7 @@ struct GenerationSummary {
   std::string request_id;
   std::string mode;  // with the parameters that were given
   uint64_t seed = 0;
-  std::vector<TokenId> prompt;  // as it was used
+  std::vector<TokenId> prompt;  // as it was used; empty with an embedding
   FinishReason finish = FinishReason::kNone;
   std::string stop_string;  // that ended the output; empty: none did
   int64_t prompt_tokens = 0;
@@ -138,6 +143,9 @@ struct GenerationSummary {
   absl::Duration draft_time;   // waiting for drafts and merging them
   absl::Duration verify_time;
   absl::Duration total_time;  // from the request's arrival
+  // [GeneratorInfo::embedding_size], of length 1; empty for a request without
+  // a pooling.
+  std::vector<float> embedding;
 
   // Tokens per round; 1 where there was none.
   double accept_length() const {

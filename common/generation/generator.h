@@ -28,6 +28,7 @@ struct GeneratorInfo {
   int64_t vocab_size = 0;
   int64_t max_positions = 0;  // of its context
   int32_t max_tree_nodes = 0;
+  int32_t embedding_size = 0;  // numbers of an embedding; 0: none are made
   std::vector<std::string> modes;
   std::string default_mode;
   std::string numerics_fingerprint;

@@ -140,6 +140,16 @@ class Backend {
   virtual absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
                                                          int32_t row) = 0;
 
+  // Final hidden states of rows `first`..`first + count - 1` of the session's
+  // last pass: after the final norm, before the LM head rounds them, fp32,
+  // [count, d_model], row-major; `states` has exactly that size. Outputs need
+  // not have been asked for. Between that pass and the next; committing does
+  // not change them. FailedPrecondition if the session was not in it,
+  // InvalidArgument for rows that it did not have or another size,
+  // Unimplemented where a backend keeps no states.
+  virtual absl::Status States(SessionId session, int32_t first, int32_t count,
+                              absl::Span<float> states);
+
   // False for an id that this backend never draws, because its LM head leaves
   // it out: its logit is -infinity. Only a draft model's does.
   virtual bool Draws(TokenId /*token*/) const { return true; }

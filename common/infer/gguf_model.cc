@@ -181,6 +181,18 @@ absl::Status ReadRopeKeys(Keys& keys, ModelConfig& config) {
   return absl::OkStatus();
 }
 
+// Numbers of llama.cpp's llama_pooling_type: none, mean, cls, last, rank.
+absl::Status ReadPooling(Keys& keys, ModelConfig& config) {
+  int32_t type = 0;
+  FORETOKEN_RETURN_IF_ERROR(keys.Optional("pooling_type", 0, 4, type));
+  if (type == 0 || type == 1) {
+    config.pooling = Pooling::kMean;
+  } else {
+    config.pooling = type == 3 ? Pooling::kLast : Pooling::kNone;
+  }
+  return absl::OkStatus();
+}
+
 // Features that must be absent or switched off.
 absl::Status RefuseFeatures(Keys& keys, const ModelConfig& config) {
   for (const char* key : {"expert_count", "expert_used_count"}) {
@@ -342,6 +354,7 @@ absl::StatusOr<ModelConfig> ReadGgufConfig(const GgufFiles& files) {
   Keys keys(metadata, architecture->name);
   FORETOKEN_RETURN_IF_ERROR(ReadShape(keys, config));
   FORETOKEN_RETURN_IF_ERROR(ReadRopeKeys(keys, config));
+  FORETOKEN_RETURN_IF_ERROR(ReadPooling(keys, config));
   FORETOKEN_RETURN_IF_ERROR(RefuseFeatures(keys, config));
   // After the keys, which say what shapes tensors must have.
   FORETOKEN_RETURN_IF_ERROR(ReadFromTensors(files, config));

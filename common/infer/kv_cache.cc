@@ -9,6 +9,10 @@ namespace foretoken {
 
 KvUsage Backend::kv_usage() const { return kv_cache().usage(); }
 
+absl::Status Backend::States(SessionId, int32_t, int32_t, absl::Span<float>) {
+  return absl::UnimplementedError("this backend keeps no states");
+}
+
 KvCache::KvCache(const Options& options)
     : options_(options), pages_(options.pages) {
   FORETOKEN_CHECK(options.pages >= 1 && options.max_sessions >= 1);

@@ -18,6 +18,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/base/json_fwd.h"
+#include "common/base/pooling.h"
 #include "common/base/types.h"
 
 namespace foretoken {
@@ -73,6 +74,9 @@ struct ModelConfig {
   bool qk_norm = false;             // RMSNorm per head on q and k (Qwen3)
   std::vector<TokenId> eos_tokens;  // ascending, each once
   TokenId bos_token = -1;           // -1: none
+  // Of embeddings, where a request names none: kMean or kLast; kNone: the
+  // model's file asks for one that is not served.
+  Pooling pooling = Pooling::kMean;
 
   // Parses config.json. InvalidArgument for a missing, mistyped or out-of-range
   // field, Unimplemented for one that asks for an unsupported feature; both

@@ -145,6 +145,24 @@ absl::StatusOr<absl::Span<const float>> PlannedBackend::Logits(
   return OutputLogits(static_cast<int32_t>(found - plan_.output_rows.begin()));
 }
 
+absl::Status PlannedBackend::States(SessionId session, int32_t first,
+                                    int32_t count, absl::Span<float> states) {
+  const auto last = last_pass_.find(session);
+  if (last == last_pass_.end()) {
+    return absl::FailedPreconditionError(absl::StrFormat(
+        "session %d: no states, it was not in the last pass", session));
+  }
+  const PlanSession& planned = plan_.sessions[last->second.index];
+  if (first < 0 || count < 1 || count > planned.rows - first ||
+      static_cast<int64_t>(states.size()) != int64_t{count} * config_.d_model) {
+    return absl::InvalidArgumentError(absl::StrFormat(
+        "session %d: %d states from row %d on into %d numbers, the last pass "
+        "had %d rows of %d",
+        session, count, first, states.size(), planned.rows, config_.d_model));
+  }
+  return RowStates(planned.first_row + first, count, states.data());
+}
+
 absl::Status PlannedBackend::NoNumbers(int32_t row) const {
   const PlanSession& session = plan_.sessions[plan_.rows[row].session];
   return absl::DataLossError(absl::StrFormat(

@@ -57,6 +57,8 @@ class PlannedBackend : public Backend {
   absl::Status Commit(SessionId session, absl::Span<const int32_t> rows) final;
   absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
                                                  int32_t row) final;
+  absl::Status States(SessionId session, int32_t first, int32_t count,
+                      absl::Span<float> states) final;
 
  protected:
   // `options` have passed Check; `pages` is at least 1.
@@ -80,6 +82,11 @@ class PlannedBackend : public Backend {
   // Logits of plan().output_rows[output]; valid until the next call.
   virtual absl::StatusOr<absl::Span<const float>> OutputLogits(
       int32_t output) = 0;
+
+  // Writes the final hidden states of `count` rows of the plan, from the global
+  // row `first` on, to `states`, [count, d_model].
+  virtual absl::Status RowStates(int32_t first, int32_t count,
+                                 float* states) = 0;
 
   // Makes the masks of the pass: before any MaskOf, and while a device
   // computes.

@@ -1,5 +1,6 @@
 #include "common/rpc/convert.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -181,6 +182,18 @@ FinishReason FromProto(v1::FinishReason reason) {
   return FinishReason::kNone;
 }
 
+v1::Pooling ToProto(Pooling pooling) {
+  return static_cast<v1::Pooling>(static_cast<int>(pooling));
+}
+
+absl::StatusOr<Pooling> FromProto(v1::Pooling pooling) {
+  if (v1::Pooling_IsValid(pooling)) {
+    return static_cast<Pooling>(static_cast<int>(pooling));
+  }
+  return absl::InvalidArgumentError(
+      absl::StrCat("pooling: ", static_cast<int>(pooling), " is not known"));
+}
+
 v1::DraftArm ToProto(DraftArm arm) {
   return static_cast<v1::DraftArm>(static_cast<int>(arm) + 1);
 }
@@ -205,6 +218,7 @@ void ToProto(const SessionRequest& request, v1::OpenSession* proto) {
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
   proto->set_caller(request.caller);
   proto->set_weight(request.weight);
+  proto->set_pooling(ToProto(request.pooling));
   if (!request.constraint.empty()) {
     ToProto(request.constraint, proto->mutable_constraint());
     proto->set_grammar_version(kGrammarVersion);
@@ -237,6 +251,7 @@ absl::StatusOr<SessionRequest> FromProto(const v1::OpenSession& proto) {
   request.caller = proto.caller();
   // A caller without a weight sends none, which reads as 0.
   if (proto.weight() != 0) request.weight = proto.weight();
+  FORETOKEN_ASSIGN_OR_RETURN(request.pooling, FromProto(proto.pooling()));
   if (proto.has_constraint()) {
     if (proto.grammar_version() != kGrammarVersion) {
       return absl::FailedPreconditionError(absl::StrCat(
@@ -292,6 +307,7 @@ void ToProto(const PrefillResult& result, bool with_logprobs,
   AddTokens(result.tokens, with_logprobs, proto);
   proto->set_reused_tokens(static_cast<int32_t>(result.reused_tokens));
   proto->set_finish_reason(ToProto(result.finish));
+  Append(result.embedding, proto->mutable_embedding());
   proto->set_arm(ToProto(result.arm));
 }
 
@@ -299,6 +315,9 @@ absl::StatusOr<PrefillResult> FromProto(const v1::Prefilled& proto) {
   PrefillResult result;
   FORETOKEN_ASSIGN_OR_RETURN(
       result.tokens, SampledTokens(proto.token_ids(), proto.logprobs()));
+  FORETOKEN_RETURN_IF_ERROR(
+      CheckSize("embedding", proto.embedding_size(), kMaxEmbeddingSize));
+  result.embedding = Values(proto.embedding());
   result.length = proto.committed_length();
   result.reused_tokens = proto.reused_tokens();
   result.finish = FromProto(proto.finish_reason());
@@ -394,6 +413,7 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto) {
   if (info.passes.has_value()) proto->set_passes(*info.passes);
   proto->set_silence_limit_ms(absl::ToDoubleMilliseconds(info.silence_limit));
   proto->set_grammar_version(info.grammar_version);
+  proto->set_embedding_size(info.embedding_size);
 }
 
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
@@ -421,6 +441,8 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
         std::min(proto.silence_limit_ms(), kMaxSilenceMs));
   }
   info.grammar_version = proto.grammar_version();
+  info.embedding_size =
+      std::clamp(proto.embedding_size(), 0, kMaxEmbeddingSize);
   return info;
 }
 

@@ -32,6 +32,7 @@ namespace foretoken::rpc {
 // Bounds of one message.
 inline constexpr int32_t kMaxTokensPerMessage = 1 << 22;
 inline constexpr int32_t kMaxTreeNodes = 4096;
+inline constexpr int32_t kMaxEmbeddingSize = 1 << 16;
 
 // end_tokens are not part of the message. `seed` keeps its default if the
 // message has none.
@@ -56,6 +57,10 @@ DraftArm FromProto(v1::DraftArm arm);  // kNone for an unknown number
 
 v1::FinishReason ToProto(FinishReason reason);
 FinishReason FromProto(v1::FinishReason reason);
+
+v1::Pooling ToProto(Pooling pooling);
+// InvalidArgument for an unknown number.
+absl::StatusOr<Pooling> FromProto(v1::Pooling pooling);
 
 // A mode and the message of the same name; parameters that were not given stay
 // unset. Unimplemented for a replay-only mode, which has no message.

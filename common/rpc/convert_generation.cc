@@ -80,6 +80,7 @@ absl::Status ToProto(const GenerationRequest& request,
   proto->set_request_id(request.request_id);
   proto->set_numerics_fingerprint(request.numerics_fingerprint);
   proto->set_want_round_trees(request.want_round_trees);
+  proto->set_pooling(ToProto(request.pooling));
   if (!request.constraint.empty()) {
     ToProto(request.constraint, proto->mutable_constraint());
   }
@@ -129,6 +130,7 @@ absl::StatusOr<GenerationRequest> FromProto(v1::GenerateRequest proto) {
   request.request_id = proto.request_id();
   request.numerics_fingerprint = proto.numerics_fingerprint();
   request.want_round_trees = proto.want_round_trees();
+  FORETOKEN_ASSIGN_OR_RETURN(request.pooling, FromProto(proto.pooling()));
   if (proto.has_constraint()) {
     FORETOKEN_ASSIGN_OR_RETURN(
         request.constraint, FromProto(std::move(*proto.mutable_constraint())));
@@ -211,6 +213,7 @@ void ToProto(const GenerationSummary& summary, v1::GenerateResult* proto) {
   proto->set_request_id(summary.request_id);
   Append(summary.prompt, proto->mutable_prompt_token_ids());
   proto->set_stop_string(summary.stop_string);
+  Append(summary.embedding, proto->mutable_embedding());
 }
 
 GenerationSummary FromProto(const v1::GenerateResult& proto) {
@@ -247,6 +250,7 @@ GenerationSummary FromProto(const v1::GenerateResult& proto) {
   summary.seed = proto.seed();
   summary.request_id = proto.request_id();
   summary.prompt = Values(proto.prompt_token_ids());
+  summary.embedding = Values(proto.embedding());
   return summary;
 }
 
@@ -258,6 +262,7 @@ void ToProto(const GeneratorInfo& info, v1::GetModelInfoResponse* proto) {
   proto->set_numerics_fingerprint(info.numerics_fingerprint);
   proto->set_tokenizer_fingerprint(info.tokenizer_fingerprint);
   proto->set_max_tree_nodes(info.max_tree_nodes);
+  proto->set_embedding_size(info.embedding_size);
 }
 
 GeneratorInfo FromProto(const v1::GetModelInfoResponse& proto) {
@@ -266,6 +271,8 @@ GeneratorInfo FromProto(const v1::GetModelInfoResponse& proto) {
   info.vocab_size = proto.vocab_size();
   info.max_positions = proto.max_positions();
   info.max_tree_nodes = proto.max_tree_nodes();
+  info.embedding_size =
+      std::clamp(proto.embedding_size(), 0, kMaxEmbeddingSize);
   info.modes.assign(proto.modes().begin(), proto.modes().end());
   // A server of another version may have a mode that this one does not know.
   const auto mode = FromProto(proto.default_speculation());

@@ -131,6 +131,11 @@ class GenerateCall final : public LiveCall,
       return listener_->OnDelta(FromProto(response_.delta()));
     }
     if (response_.has_result()) {
+      // A server of a version without embeddings does not read the pooling.
+      if (request_.pooling() != v1::POOLING_UNSPECIFIED &&
+          response_.result().embedding().empty()) {
+        return true;
+      }
       has_result_ = true;
       listener_->OnResult(FromProto(response_.result()));
     }

@@ -98,7 +98,13 @@ class Session final : public VerifySession {
     call_ = Call::Start(
         [&](auto* context, auto* reactor) {
           AddTraceparent(*context, request.traceparent);
-          stub.async()->Verify(context, reactor);
+          // A verifier of a version without embeddings has no such method: it
+          // must not generate instead.
+          if (request.pooling == Pooling::kNone) {
+            stub.async()->Verify(context, reactor);
+          } else {
+            stub.async()->Embed(context, reactor);
+          }
         },
         request.deadline, peer, std::move(reader));
     v1::VerifyRequest message;

@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "common/base/pooling.h"
 #include "common/base/types.h"
 #include "common/grammar/constraint.h"
 #include "common/sampling/sampler.h"
@@ -72,6 +73,10 @@ struct SessionRequest : SessionTerms {
   // The caller: callers share the verifier by weight.
   std::string caller;
   double weight = 1;  // kMinCallerWeight..kMaxCallerWeight
+  // Other than kNone: the session reads its prompt, whose embedding is its only
+  // answer. It has no output, constraint or replay, and shares no prefix pages;
+  // max_length is not read.
+  Pooling pooling = Pooling::kNone;
 };
 
 // The end of prefill. A session that was opened as a replay (with tokens beyond
@@ -82,6 +87,9 @@ struct PrefillResult {
   int64_t reused_tokens = 0;         // from the prefix cache
   FinishReason finish = FinishReason::kNone;
   DraftArm arm = DraftArm::kNone;  // that the verifier announces
+  // [d_model], of length 1, of a session with a pooling: then there is no
+  // token, and the session has finished (kStop).
+  std::vector<float> embedding;
 };
 
 struct RoundRequest {

@@ -35,6 +35,7 @@ struct VerifierInfo {
   // A session that has waited this long without the end of a pass was left.
   absl::Duration silence_limit;
   int32_t grammar_version = 0;  // kGrammarVersion; 0: it knows no constraints
+  int32_t embedding_size = 0;   // numbers of an embedding; 0: it makes none
 };
 
 // Thread-safe.

@@ -28,6 +28,7 @@ class RemoteTarget final : public Target {
     target.max_positions = info.max_positions;
     target.eos_tokens = std::move(info.end_tokens);
     target.max_rows_per_session = info.max_rows_per_session;
+    target.embedding_size = info.embedding_size;
     target.costs = PassCosts(std::move(info.pass_costs));
     target.numerics_fingerprint = std::move(info.numerics_fingerprint);
     target.tokenizer_fingerprint = std::move(info.tokenizer_fingerprint);

@@ -31,9 +31,11 @@ class VerifierServer::Stream final
       public VerifyListener,
       public SessionProtocol::Output {
  public:
-  Stream(rpc::StreamServer& server, VerifierServer& owner)
+  Stream(rpc::StreamServer& server, VerifierServer& owner,
+         SessionProtocol::Method method)
       : BidiStream(server),
-        protocol_(owner.sessions_, server.options().retry_after, *this) {}
+        protocol_(method, owner.sessions_, server.options().retry_after,
+                  *this) {}
 
   void OnOpened(const std::string& numerics_fingerprint) override {
     absl::MutexLock lock(&mu_);
@@ -117,7 +119,14 @@ bool VerifierServer::HasFailed() const {
 
 grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>*
 VerifierServer::Verify(grpc::CallbackServerContext* context) {
-  return streams_.Start<Stream>(context, *this);
+  return streams_.Start<Stream>(context, *this,
+                                SessionProtocol::Method::kVerify);
+}
+
+grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>*
+VerifierServer::Embed(grpc::CallbackServerContext* context) {
+  return streams_.Start<Stream>(context, *this,
+                                SessionProtocol::Method::kEmbed);
 }
 
 grpc::ServerUnaryReactor* VerifierServer::GetVerifierInfo(
@@ -157,6 +166,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   info.tokenizer_fingerprint = options_.tokenizer_fingerprint;
   info.end_tokens.assign(model.eos_tokens.begin(), model.eos_tokens.end());
   info.passes = snapshot.totals.passes;
+  info.embedding_size = model.d_model;
   // Without a tokenizer it cannot keep to a constraint.
   if (!options_.tokenizer_fingerprint.empty()) {
     info.grammar_version = kGrammarVersion;

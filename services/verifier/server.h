@@ -41,6 +41,8 @@ class VerifierServer final : public v1::Verifier::CallbackService,
 
   grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>* Verify(
       grpc::CallbackServerContext* context) override;
+  grpc::ServerBidiReactor<v1::VerifyRequest, v1::VerifyResponse>* Embed(
+      grpc::CallbackServerContext* context) override;
   grpc::ServerUnaryReactor* GetVerifierInfo(
       grpc::CallbackServerContext* context,
       const v1::GetVerifierInfoRequest* request,

@@ -147,7 +147,8 @@ extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   Input in(data, size);
   FakeEngine engine;
   Output output;
-  SessionProtocol protocol(engine, absl::Milliseconds(100), output);
+  SessionProtocol protocol(SessionProtocol::Method::kVerify, engine,
+                           absl::Milliseconds(100), output);
   while (!in.empty()) {
     engine.refuse = false;
     switch (in.Byte() % 6) {

@@ -59,6 +59,7 @@ std::vector<float> FakeLogits(absl::Span<const TokenId> path,
 FakeBackend::FakeBackend(const FakeBackendOptions& options)
     : options_(options),
       cache_({.pages = options.pages, .max_sessions = options.max_sessions}) {
+  config_.d_model = 8;
   config_.vocab_size = options.vocab_size;
   config_.max_positions = options.max_positions;
 }
@@ -205,6 +206,27 @@ absl::StatusOr<absl::Span<const float>> FakeBackend::Logits(SessionId id,
   for (const TokenId token : PathOf(found->second, row)) whole.push_back(token);
   ComputeLogits(whole);
   return absl::MakeConstSpan(logits_);
+}
+
+absl::Status FakeBackend::States(SessionId id, int32_t first, int32_t count,
+                                 absl::Span<float> states) {
+  FORETOKEN_CHECK(sessions_.count(id) == 1);
+  const Session& session = sessions_[id];
+  // Its own rows are cut off from their context once they are committed.
+  FORETOKEN_CHECK(session.may_commit);
+  FORETOKEN_CHECK(first >= 0 && count >= 1 &&
+                  first + count <= static_cast<int32_t>(session.rows.size()));
+  FORETOKEN_CHECK(states.size() ==
+                  static_cast<size_t>(count) * config_.d_model);
+  for (int32_t r = 0; r < count; ++r) {
+    std::vector<TokenId> whole = session.committed;
+    for (const TokenId token : PathOf(session, first + r)) {
+      whole.push_back(token);
+    }
+    const std::vector<float> state = FakeLogits(whole, config_.d_model);
+    std::copy(state.begin(), state.end(), &states[r * config_.d_model]);
+  }
+  return absl::OkStatus();
 }
 
 }  // namespace foretoken::testing

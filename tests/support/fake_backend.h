@@ -64,6 +64,9 @@ class FakeBackend final : public Backend {
                       absl::Span<const int32_t> rows) override;
   absl::StatusOr<absl::Span<const float>> Logits(SessionId session,
                                                  int32_t row) override;
+  // FakeLogits of the row's path, in the place of a vocabulary of d_model.
+  absl::Status States(SessionId session, int32_t first, int32_t count,
+                      absl::Span<float> states) override;
   bool Draws(TokenId token) const override {
     return options_.head_size == 0 || token < options_.head_size;
   }

@@ -118,6 +118,7 @@ class CpuBackend : public PlannedBackend {
                           absl::Span<const int32_t> pages) override;
   absl::Status CopyPage(int32_t from, int32_t to, int32_t tokens) override;
   absl::StatusOr<absl::Span<const float>> OutputLogits(int32_t output) override;
+  absl::Status RowStates(int32_t first, int32_t count, float* states) override;
 
  private:
   // `output` counts the session's output rows.
@@ -243,6 +244,12 @@ absl::StatusOr<absl::Span<const float>> CpuBackend::OutputLogits(
   // invariance these are the same.
   forward_->ComputeLogits(output, 1);
   return forward_->logits(0);
+}
+
+absl::Status CpuBackend::RowStates(int32_t first, int32_t count,
+                                   float* states) {
+  forward_->ComputeStates(first, count, states);
+  return absl::OkStatus();
 }
 
 CpuModelOptions ModelOptions(const CpuOptions& options) {

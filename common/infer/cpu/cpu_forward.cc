@@ -503,6 +503,18 @@ void CpuForward::ComputeLogits(int64_t first, int64_t count) {
   });
 }
 
+// The residual stream of every row is kept until the next Run.
+void CpuForward::ComputeStates(int64_t first, int64_t count, float* states) {
+  const int64_t d_model = model_.config().d_model;
+  ForRows(count, [&](int64_t r, int thread) {
+    float* const normed = threads_[thread].row.data();
+    ops_.rms_norm(hidden_.f32(first + r), model_.final_norm().data(),
+                  model_.d_model_padded(), model_.config().d_model,
+                  model_.config().rms_norm_eps, normed);
+    std::copy_n(normed, d_model, states + r * d_model);
+  });
+}
+
 absl::Span<const float> CpuForward::logits(int64_t i) const {
   return absl::MakeConstSpan(logits_.f32(i), model_.config().vocab_size);
 }

@@ -64,6 +64,10 @@ class CpuForward {
   void ComputeLogits(int64_t first, int64_t count);
   absl::Span<const float> logits(int64_t i) const;
 
+  // Final hidden states of `count` rows of the last Run from `first` on, output
+  // rows or not, to `states`, [count, d_model].
+  void ComputeStates(int64_t first, int64_t count, float* states);
+
  private:
   struct Thread {
     std::vector<float> tile;    // [2][kRowTile][64]

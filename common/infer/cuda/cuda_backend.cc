@@ -47,6 +47,7 @@ class CudaBackend : public PlannedBackend {
                           absl::Span<const int32_t> pages) override;
   absl::Status CopyPage(int32_t from, int32_t to, int32_t tokens) override;
   absl::StatusOr<absl::Span<const float>> OutputLogits(int32_t output) override;
+  absl::Status RowStates(int32_t first, int32_t count, float* states) override;
 
  private:
   // The status of a call, which may be the one that loses the device.
@@ -278,6 +279,11 @@ absl::StatusOr<absl::Span<const float>> CudaBackend::OutputLogits(
     int32_t output) {
   FORETOKEN_RETURN_IF_ERROR(FetchLogits(output));
   return absl::MakeConstSpan(logits_);
+}
+
+absl::Status CudaBackend::RowStates(int32_t first, int32_t count,
+                                    float* states) {
+  return Called(engine_->States(first, count, states), "states");
 }
 
 absl::StatusOr<double> CudaBackend::MeasureCopyBandwidth() {

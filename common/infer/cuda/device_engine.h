@@ -28,7 +28,7 @@
 namespace foretoken {
 
 // Increment with every change of this header.
-inline constexpr uint32_t kDeviceAbi = 9;
+inline constexpr uint32_t kDeviceAbi = 10;
 
 inline constexpr int32_t kDevicePageTokens = 32;
 inline constexpr int32_t kDeviceTopTokens = 8;
@@ -220,8 +220,9 @@ class DeviceEngine {
   virtual DeviceStatus FinishWeights(const float* cosines,
                                      const float* sines) = 0;
 
-  // UNAVAILABLE from Forward, CopyKv or Logits: the device has failed for good,
-  // as after a fault of a kernel. No engine of this process can use it again.
+  // UNAVAILABLE from Forward, CopyKv, Logits or States: the device has failed
+  // for good, as after a fault of a kernel. No engine of this process can use
+  // it again.
 
   // One pass. `tokens` has room for pass.outputs.size, `walks` for
   // pass.sessions.size. Returns when both are filled and `meanwhile` has run,
@@ -239,6 +240,11 @@ class DeviceEngine {
 
   // Raw logits of output `output` of the last pass, fp32, [vocab].
   virtual DeviceStatus Logits(int32_t output, float* logits) = 0;
+
+  // Final hidden states of `count` rows of the last pass from `first` on: after
+  // the final norm and before rounding, fp32, [count, d_model]. Of any row,
+  // with an output or without.
+  virtual DeviceStatus States(int32_t first, int32_t count, float* states) = 0;
 
   // Bytes a second of a large device-to-device copy, read and write counted:
   // the yardstick of a pass. 0 where there is none.

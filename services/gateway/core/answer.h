@@ -68,6 +68,9 @@ std::unique_ptr<Answer> MakeMessagesAnswer(const ApiRequest& request,
 // of token ids.
 std::unique_ptr<Answer> MakeInfillAnswer(const ApiRequest& request,
                                          AnswerOptions options);
+// The request's prompts have a pooling.
+std::unique_ptr<Answer> MakeEmbeddingsAnswer(const ApiRequest& request,
+                                             AnswerOptions options);
 std::unique_ptr<Answer> MakeCompletionAnswer(const ApiRequest& request,
                                              AnswerOptions options);
 // The stream keeps all of the output, which its last events repeat.

@@ -29,7 +29,7 @@ std::string Payload(const absl::Status& status, absl::string_view url) {
 }
 
 // Fields that the orchestrator checks, as its messages name them first.
-constexpr std::array<absl::string_view, 16> kFields = {"prompt",
+constexpr std::array<absl::string_view, 17> kFields = {"prompt",
                                                        "max_tokens",
                                                        "stop_token_ids",
                                                        "stop",
@@ -44,7 +44,8 @@ constexpr std::array<absl::string_view, 16> kFields = {"prompt",
                                                        "min_tokens",
                                                        "logprobs",
                                                        "cache_scope",
-                                                       "speculation"};
+                                                       "speculation",
+                                                       "pooling"};
 
 // The field that a message of the orchestrator or of a chat template begins
 // with: "max_tokens is 9, want ...", "messages[1].content: ..."; "" for none. A

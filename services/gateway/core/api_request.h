@@ -72,6 +72,8 @@ struct ApiRequest {
   std::vector<std::string> scope_fields;
   bool want_tokens = false;  // "foretoken": {"tokens": true}
   bool want_rounds = false;
+  bool base64 = false;       // numbers of embeddings as bytes
+  int64_t answer_bytes = 0;  // maximum size of the body, of embeddings
   std::vector<Prompt> prompts;              // completions
   std::optional<ChatRequest> conversation;  // chat
   bool with_tools = false;  // the model may call tools of the conversation,

@@ -16,6 +16,7 @@ enum class Route {
   kMessages,
   kCountTokens,
   kInfill,
+  kEmbeddings,
   kModels,
   kTokenize,
   kDetokenize,
@@ -24,9 +25,9 @@ enum class Route {
   kOther,  // paths that do not exist
 };
 inline constexpr std::array kRouteNames = {
-    "completions",  "chat",   "responses", "messages",
-    "count_tokens", "infill", "models",    "tokenize",
-    "detokenize",   "health", "page",      "other"};
+    "completions", "chat",       "responses", "messages", "count_tokens",
+    "infill",      "embeddings", "models",    "tokenize", "detokenize",
+    "health",      "page",       "other"};
 
 class GatewayObserver {
  public:

@@ -105,6 +105,7 @@ const std::vector<GatewayService::Endpoint>& GatewayService::Endpoints() {
       {"POST", "/v1/messages/count_tokens", Route::kCountTokens,
        &Self::CountTokens, /*open=*/false, /*renders=*/true},
       {"POST", "/infill", Route::kInfill, &Self::Infill},
+      {"POST", "/v1/embeddings", Route::kEmbeddings, &Self::Embeddings},
       {"GET", "/v1/models", Route::kModels, &Self::Models},
       {"GET", kModelsPath, Route::kModels, &Self::OneModel},
       {"POST", "/tokenize", Route::kTokenize, &Self::Tokenize,
@@ -493,7 +494,7 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
   if (quota > 0 && request.choices() > quota) {
     RespondError(
         context,
-        FieldError("n",
+        FieldError(form.count,
                    absl::StrCat(request.choices(),
                                 " choices are as many requests, over the ",
                                 quota, " that the caller has in a minute"),

@@ -120,6 +120,8 @@ class GatewayService final : public HttpHandler {
     // Names of the fields with the conversation and with its limit.
     const char* input = "messages";
     const char* limit = "max_tokens";
+    // The field that says how many choices there are.
+    const char* count = "n";
   };
   using Handler = void (GatewayService::*)(std::shared_ptr<Context>);
   struct Endpoint {
@@ -150,6 +152,7 @@ class GatewayService final : public HttpHandler {
   void Messages(std::shared_ptr<Context> context);
   void CountTokens(std::shared_ptr<Context> context);
   void Infill(std::shared_ptr<Context> context);
+  void Embeddings(std::shared_ptr<Context> context);
   void Models(std::shared_ptr<Context> context);
   void OneModel(std::shared_ptr<Context> context);
   void Tokenize(std::shared_ptr<Context> context);

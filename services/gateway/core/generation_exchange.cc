@@ -33,6 +33,9 @@ constexpr int64_t kFirstKept = 2 << 10;
 // in the request, two are in the event, two in the queue and four in the string
 // that takes the queue's place.
 constexpr int64_t kRepeatedCopies = 9;
+// Copies of a body that is made of kept parts, at their peak: the parts and the
+// body, then the body and its copy in the connection's queue.
+constexpr int64_t kBodyCopies = 2;
 // State, and what waits for a slow reader.
 constexpr int64_t kOtherBytes = 128 << 10;
 
@@ -99,6 +102,7 @@ int64_t GenerationExchange::Bytes(const ApiRequest& request,
     bytes += kKeptCopies * kFirstKept;
   }
   bytes += kRepeatedCopies * static_cast<int64_t>(request.repeated.size());
+  bytes += kBodyCopies * request.answer_bytes;
   return bytes + kOtherBytes;
 }
 
@@ -247,7 +251,9 @@ void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
     choices_[static_cast<size_t>(choice)] = {};
     if (ended_) return;
     if (!status.ok()) {
-      Fail(InTheirWords(status));
+      Fail(request_.generation.pooling == Pooling::kNone
+               ? InTheirWords(status)
+               : OfInput(choice, status));
       End(ToApiError(status).http_status);
     } else if (running_ == 0 && next_ == request_.choices()) {
       Succeed();
@@ -301,6 +307,23 @@ absl::Status GenerationExchange::InTheirWords(
     return status;
   }
   return FieldError(request_.constraint_field, reason, "invalid_value");
+}
+
+absl::Status GenerationExchange::OfInput(int64_t choice,
+                                         const absl::Status& status) const {
+  // The model that the inputs are pinned to was replaced meanwhile.
+  if (absl::IsFailedPrecondition(status)) {
+    return absl::UnavailableError(status.message());
+  }
+  if (!absl::IsInvalidArgument(status)) return status;
+  absl::string_view reason = status.message();
+  for (const absl::string_view field : {"prompt: ", "text: ", "token_ids: "}) {
+    if (!absl::ConsumePrefix(&reason, field)) continue;
+    return FieldError(
+        request_.choices() == 1 ? "input" : absl::StrCat("input[", choice, "]"),
+        reason);
+  }
+  return status;
 }
 
 void GenerationExchange::Fail(const absl::Status& status) {

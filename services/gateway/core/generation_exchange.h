@@ -94,6 +94,8 @@ class GenerationExchange final
   // Says what is wrong with a constraint by the field that the request has it
   // in; other errors are left as they are.
   absl::Status InTheirWords(const absl::Status& status) const;
+  // The same for an embedding, whose prompts are the field `input`.
+  absl::Status OfInput(int64_t choice, const absl::Status& status) const;
   void Fail(const absl::Status& status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   // Cancels the choices that are left.
   void End(int status) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

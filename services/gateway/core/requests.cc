@@ -1,7 +1,6 @@
 #include "services/gateway/core/requests.h"
 
 #include <array>
-#include <limits>
 #include <optional>
 #include <utility>
 
@@ -15,6 +14,7 @@
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/constraint_fields.h"
 #include "services/gateway/core/generation_fields.h"
+#include "services/gateway/core/prompt_fields.h"
 #include "services/gateway/core/reasoning_rules.h"
 #include "services/gateway/core/request_fields.h"
 #include "services/gateway/core/tool_rules.h"
@@ -30,60 +30,6 @@ constexpr size_t kMaxPrompts = static_cast<size_t>(kMaxChoices);
 constexpr std::array<absl::string_view, 7> kRoles = {
     "system", "developer", "user", "assistant", "tool", "function", "ipython"};
 constexpr size_t kMaxShownRole = 64;
-
-absl::StatusOr<std::vector<TokenId>> ReadTokens(const Json& list,
-                                                absl::string_view field) {
-  std::vector<TokenId> tokens;
-  tokens.reserve(list.size());
-  for (const Json& each : list) {
-    if (!each.is_number_integer() || each < 0 ||
-        each > std::numeric_limits<TokenId>::max()) {
-      return FieldError(field, "want token ids of 0 and above",
-                        "invalid_value");
-    }
-    tokens.push_back(each.get<TokenId>());
-  }
-  return tokens;
-}
-
-// A string, an array of strings, an array of token ids, or one of such arrays.
-absl::StatusOr<std::vector<Prompt>> ReadPrompts(const Json* value) {
-  constexpr char kField[] = "prompt";
-  if (value == nullptr) {
-    return FieldError(kField, "is required", "missing_required_parameter");
-  }
-  std::vector<Prompt> prompts;
-  if (value->is_string()) {
-    prompts.emplace_back(value->get<std::string>());
-    return prompts;
-  }
-  if (!value->is_array() || value->empty()) {
-    return FieldError(kField, "want a string, or an array that is not empty",
-                      "invalid_type");
-  }
-  if (value->front().is_number()) {
-    FORETOKEN_ASSIGN_OR_RETURN(auto tokens, ReadTokens(*value, kField));
-    prompts.emplace_back(std::move(tokens));
-    return prompts;
-  }
-  if (value->size() > kMaxPrompts) {
-    return FieldError(kField,
-                      absl::StrCat("want at most ", kMaxPrompts, " prompts"),
-                      "array_above_max_length");
-  }
-  for (const Json& each : *value) {
-    if (each.is_string() && value->front().is_string()) {
-      prompts.emplace_back(each.get<std::string>());
-    } else if (each.is_array() && value->front().is_array()) {
-      FORETOKEN_ASSIGN_OR_RETURN(auto tokens, ReadTokens(each, kField));
-      prompts.emplace_back(std::move(tokens));
-    } else {
-      return FieldError(kField, "want strings alone, or token ids alone",
-                        "invalid_type");
-    }
-  }
-  return prompts;
-}
 
 // Templates write any role, and models answer nonsense to roles that they have
 // never seen. The other fields of messages are left to the template.
@@ -216,7 +162,7 @@ absl::StatusOr<ApiRequest> ReadCompletionRequest(absl::string_view text) {
   ApiRequest request;
   ReadGenerationFields(fields, request, kCompletions);
   if (body.is_object()) {
-    auto prompts = ReadPrompts(fields.Find("prompt"));
+    auto prompts = ReadPrompts(fields.Find("prompt"), "prompt", kMaxPrompts);
     if (prompts.ok()) {
       request.prompts = *std::move(prompts);
     } else {

@@ -33,6 +33,9 @@ class GenerationMetrics final : public GenerationObserver {
   }
   void OnPrefill(const GenerationSummary& summary,
                  const ModeInfo& mode) override;
+  void OnEmbedding(const GenerationSummary& summary) override {
+    prompt_tokens_.Increment(static_cast<double>(summary.prompt_tokens));
+  }
   void OnRound(const RoundReport& round, const ModeInfo& mode) override;
   void OnConstraint(ConstraintGrammar grammar, absl::Duration took) override {
     constraints_[static_cast<size_t>(grammar)]->Increment();

@@ -268,6 +268,7 @@ absl::StatusOr<GeneratorInfo> GenerationService::Info(absl::Time) {
   info.vocab_size = target.vocab_size;
   info.max_positions = target.max_positions;
   info.max_tree_nodes = options_.max_tree_nodes;
+  info.embedding_size = target.embedding_size;
   info.modes = ServedModes(drafters_.get());
   info.default_mode = default_mode_.name();
   info.numerics_fingerprint = std::move(target.numerics_fingerprint);
@@ -406,6 +407,11 @@ std::shared_ptr<GenerationCall> GenerationService::Start(
     GenerationRequest request, ByteBudget::Share received,
     std::shared_ptr<GenerationListener> listener) {
   observer_.OnRequest();
+  if (request.pooling != Pooling::kNone) {
+    // Before it is charged for output.
+    request.max_tokens = 0;
+    request.constraint = {};
+  }
   CallerAccount& account = observer_.AccountOf(request.caller);
   auto call =
       std::make_shared<RequestCall>(request.caller, clock_(), account,
@@ -512,6 +518,55 @@ GenerationService::CompileConstraint(RequestCall& call,
   return std::move(compiled->grammar);
 }
 
+absl::StatusOr<TargetInfo> GenerationService::TargetOf(
+    const GenerationRequest& request) const {
+  absl::StatusOr<TargetInfo> target = target_->Info();
+  // It is the server's condition, not the request's.
+  if (absl::IsFailedPrecondition(target.status())) {
+    return absl::UnavailableError(target.status().message());
+  }
+  FORETOKEN_RETURN_IF_ERROR(target.status());
+  const std::string& pinned = request.numerics_fingerprint;
+  // The client continues an output whose bits another model would not have
+  // written.
+  if (!pinned.empty() && pinned != target->numerics_fingerprint) {
+    return absl::FailedPreconditionError(
+        absl::StrCat("numerics_fingerprint: the active model has another, ",
+                     target->numerics_fingerprint));
+  }
+  return target;
+}
+
+absl::Status GenerationService::EncodePrompt(RequestCall& call,
+                                             const TargetInfo& target,
+                                             GenerationRequest& request) {
+  if (!request.text.has_value()) return absl::OkStatus();
+  if (tokenizer_ == nullptr) {
+    return absl::InvalidArgumentError(
+        "text: this server has no tokenizer, want token_ids");
+  }
+  // Known without encoding it, which takes long.
+  const auto bytes = static_cast<int64_t>(request.text->size());
+  // Every token has at most longest_token_ bytes, and normalization shrinks a
+  // text at most kMaxShrink times: a longer one cannot fit, whatever its
+  // tokens.
+  if (bytes > target.max_positions * longest_token_ * kMaxShrink) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("text: it has ", bytes,
+                     " bytes: this model's maximum context length is ",
+                     target.max_positions, " tokens"));
+  }
+  absl::StatusOr<std::vector<TokenId>> ids =
+      texts_.EncodePrompt(request, [&call] { return call.cancelled(); });
+  call.no_room = absl::IsResourceExhausted(ids.status());
+  FORETOKEN_ASSIGN_OR_RETURN(request.prompt, std::move(ids));
+  // Freed now: request and loop hold the tokens alone.
+  request.text.reset();
+  // Work was done for it, even if it fails from here on.
+  call.used_tokens = static_cast<int64_t>(request.prompt.size());
+  return absl::OkStatus();
+}
+
 absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
     RequestCall& call, GenerationRequest request) {
   if (!request.mode.has_value()) request.mode = default_mode_;
@@ -524,21 +579,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
         absl::StrCat("speculation.max_tree_nodes: ", nodes, ", want 1..",
                      options_.max_tree_nodes));
   }
-  const absl::StatusOr<TargetInfo> found = target_->Info();
-  // It is the server's condition, not the request's.
-  if (absl::IsFailedPrecondition(found.status())) {
-    return absl::UnavailableError(found.status().message());
-  }
-  FORETOKEN_RETURN_IF_ERROR(found.status());
-  const TargetInfo& target = *found;
-  const std::string& pinned = request.numerics_fingerprint;
-  // The client continues an output whose bits another model would not have
-  // written.
-  if (!pinned.empty() && pinned != target.numerics_fingerprint) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("numerics_fingerprint: the active model has another, ",
-                     target.numerics_fingerprint));
-  }
+  FORETOKEN_ASSIGN_OR_RETURN(const TargetInfo target, TargetOf(request));
   DraftingOptions drafting;
   drafting.limits = {nodes, target.max_rows_per_session};
   drafting.costs = target.costs;
@@ -554,7 +595,6 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
   drafting.economical = made.economical;
   // Before the text is encoded with a tokenizer that may be wrong.
   FORETOKEN_RETURN_IF_ERROR(CheckTokenizer(target));
-  const auto cancelled = [&call] { return call.cancelled(); };
   std::shared_ptr<grammar::LiveGrammar> grammar;
   if (!request.constraint.empty()) {
     FORETOKEN_ASSIGN_OR_RETURN(auto compiled, CompileConstraint(call, request));
@@ -567,31 +607,7 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
           kCheckedGrammarBytes);
     }
   }
-  if (request.text.has_value()) {
-    if (tokenizer_ == nullptr) {
-      return absl::InvalidArgumentError(
-          "text: this server has no tokenizer, want token_ids");
-    }
-    // Known without encoding it, which takes long.
-    const auto bytes = static_cast<int64_t>(request.text->size());
-    // Every token has at most longest_token_ bytes, and normalization shrinks a
-    // text at most kMaxShrink times: a longer one cannot fit, whatever its
-    // tokens.
-    if (bytes > target.max_positions * longest_token_ * kMaxShrink) {
-      return absl::InvalidArgumentError(
-          absl::StrCat("text: it has ", bytes,
-                       " bytes: this model's maximum context length is ",
-                       target.max_positions, " tokens"));
-    }
-    absl::StatusOr<std::vector<TokenId>> ids =
-        texts_.EncodePrompt(request, cancelled);
-    call.no_room = absl::IsResourceExhausted(ids.status());
-    FORETOKEN_ASSIGN_OR_RETURN(request.prompt, std::move(ids));
-    // Freed now: request and loop hold the tokens alone.
-    request.text.reset();
-    // Work was done for it, even if it fails from here on.
-    call.used_tokens = static_cast<int64_t>(request.prompt.size());
-  }
+  FORETOKEN_RETURN_IF_ERROR(EncodePrompt(call, target, request));
   // Drawn even at temperature 0: the summary tells it, and a request repeated
   // with it gives the same output.
   if (!request.has_seed) request.sampling.seed = RandomSeed();
@@ -602,6 +618,9 @@ absl::StatusOr<std::unique_ptr<DecodeLoop>> GenerationService::MakeLoop(
 
 absl::StatusOr<GenerationSummary> GenerationService::Drive(
     RequestCall& call, GenerationRequest request) {
+  if (request.pooling != Pooling::kNone) {
+    return DriveEmbedding(call, std::move(request));
+  }
   RequestSpans* const trace = call.trace.get();
   if (trace != nullptr) trace->OnStart(clock_());
   const std::unique_ptr<Verifier> verifier = target_->NewVerifier();

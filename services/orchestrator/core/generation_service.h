@@ -93,6 +93,8 @@ class GenerationObserver {
   virtual void OnConstraint(ConstraintGrammar, absl::Duration /*took*/) {}
   // `mode`: of the request, a row of ModeTable.
   virtual void OnPrefill(const GenerationSummary&, const ModeInfo& /*mode*/) {}
+  // A prompt was read for its embedding.
+  virtual void OnEmbedding(const GenerationSummary&) {}
   virtual void OnRound(const RoundReport&, const ModeInfo& /*mode*/) {}
   virtual void OnFailovers(int64_t) {}
   virtual void OnEnd(absl::StatusCode, absl::Duration) {}
@@ -245,10 +247,22 @@ class GenerationService final : public Generator {
   // Errors are those of TextWork::CompileConstraint.
   absl::StatusOr<std::shared_ptr<const grammar::Grammar>> CompileConstraint(
       RequestCall& call, const GenerationRequest& request);
+  // The verifiers' model. Unavailable, and FailedPrecondition for a request
+  // that is pinned to another.
+  absl::StatusOr<TargetInfo> TargetOf(const GenerationRequest& request) const;
+  // Makes a text of the request its prompt.
+  absl::Status EncodePrompt(RequestCall& call, const TargetInfo& target,
+                            GenerationRequest& request);
   absl::StatusOr<std::unique_ptr<DecodeLoop>> MakeLoop(
       RequestCall& call, GenerationRequest request);
   absl::StatusOr<GenerationSummary> Drive(RequestCall& call,
                                           GenerationRequest request);
+  // The same for a request with a pooling (generation_embedding.cc).
+  absl::StatusOr<GenerationSummary> DriveEmbedding(RequestCall& call,
+                                                   GenerationRequest request);
+  absl::StatusOr<GenerationSummary> ReadEmbedding(RequestCall& call,
+                                                  GenerationRequest request,
+                                                  Verifier& verifier);
 
   const GenerationOptions options_;
   const Mode default_mode_;

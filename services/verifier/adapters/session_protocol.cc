@@ -37,6 +37,11 @@ absl::Status SessionProtocol::Open(
         "open: the stream has a session already");
   }
   FORETOKEN_ASSIGN_OR_RETURN(SessionRequest request, rpc::FromProto(message));
+  if ((request.pooling != Pooling::kNone) != (method_ == Method::kEmbed)) {
+    return absl::InvalidArgumentError(
+        method_ == Method::kEmbed ? "pooling: Embed needs one"
+                                  : "pooling: want Embed for an embedding");
+  }
   request.deadline = deadline;
   request_id_ = request.request_id;
   // Remembered here because the request is moved away below, and every later

@@ -1,4 +1,5 @@
-// SessionProtocol: one Verify stream as a state machine, without gRPC.
+// SessionProtocol: one stream of Verify or Embed as a state machine, without
+// gRPC.
 //
 //   new --OpenSession--> opening --> ready --Round--> busy --> ready ... ended
 //
@@ -33,11 +34,16 @@ class SessionProtocol {
     virtual void End(const absl::Status& status) = 0;  // once, last
   };
 
+  enum class Method { kVerify, kEmbed };
+
   // `sessions` and `output` must outlive the object. `retry_after` is the hint
   // that comes with a RESOURCE_EXHAUSTED that has none.
-  SessionProtocol(VerifySessions& sessions, absl::Duration retry_after,
-                  Output& output)
-      : sessions_(sessions), retry_after_(retry_after), output_(output) {}
+  SessionProtocol(Method method, VerifySessions& sessions,
+                  absl::Duration retry_after, Output& output)
+      : method_(method),
+        sessions_(sessions),
+        retry_after_(retry_after),
+        output_(output) {}
 
   // From the client. `listener` brings the verifier's answers back to the
   // methods below.
@@ -66,6 +72,7 @@ class SessionProtocol {
   void Answer(v1::VerifyResponse response, int64_t length, FinishReason finish);
   void End(absl::Status status);
 
+  const Method method_;
   VerifySessions& sessions_;
   const absl::Duration retry_after_;
   Output& output_;

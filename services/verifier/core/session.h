@@ -21,6 +21,7 @@
 #include "common/engine/session_book.h"
 #include "common/grammar/constrained_text.h"
 #include "common/speculation/round.h"
+#include "services/verifier/core/state_pool.h"
 
 namespace foretoken::verifier {
 
@@ -65,8 +66,11 @@ struct Session {
   std::unique_ptr<grammar::ConstrainedText> text;
   absl::Status mask_status;  // of the last pass
   bool follows_guard = false;  // its last round named an arm
+  // Of the states that were computed, if the request has a pooling.
+  std::optional<StatePool> pool;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }
+  bool is_embedded() const { return request.pooling != Pooling::kNone; }
   bool is_replay() const { return length() > request.prompt_length; }
   // Prefill ends at this KV length: a fresh prompt is computed whole, and its
   // last row gives the first token; else the last token is row 0 of the next

@@ -131,6 +131,20 @@ RoundLimits VerifyEngine::LimitsOf(const Session& session) const {
   return limits;
 }
 
+absl::Status VerifyEngine::CheckLength(const SessionRequest& request) const {
+  if (request.max_length > model().max_positions) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "prompt and max_tokens are ", request.max_length,
+        " tokens, the model's context is ", model().max_positions));
+  }
+  if (request.max_length <= static_cast<int64_t>(request.tokens.size())) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("max_length is ", request.max_length, ", want above the ",
+                     request.tokens.size(), " tokens given"));
+  }
+  return absl::OkStatus();
+}
+
 absl::Status VerifyEngine::Check(const SessionRequest& request) const {
   const int64_t length = static_cast<int64_t>(request.tokens.size());
   if (length == 0) return absl::InvalidArgumentError("the prompt is empty");
@@ -138,16 +152,9 @@ absl::Status VerifyEngine::Check(const SessionRequest& request) const {
     return absl::InvalidArgumentError(absl::StrCat(
         "prompt_length is ", request.prompt_length, ", want 1..", length));
   }
-  if (request.max_length > model().max_positions) {
-    return absl::InvalidArgumentError(absl::StrCat(
-        "prompt and max_tokens are ", request.max_length,
-        " tokens, the model's context is ", model().max_positions));
-  }
-  if (request.max_length <= length) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("max_length is ", request.max_length, ", want above the ",
-                     length, " tokens given"));
-  }
+  FORETOKEN_RETURN_IF_ERROR(request.pooling == Pooling::kNone
+                                ? CheckLength(request)
+                                : CheckEmbedding(request));
   FORETOKEN_RETURN_IF_ERROR(admission_.CheckFits(length));
   if (!(request.weight >= kMinCallerWeight &&
         request.weight <= kMaxCallerWeight)) {
@@ -196,6 +203,14 @@ absl::StatusOr<SessionId> VerifyEngine::Open(SessionRequest request) {
   // Tokens first; moving the request afterwards leaves it without them.
   session.tokens = std::move(request.tokens);
   session.request = std::move(request);
+  if (session.is_embedded()) {
+    if (session.request.pooling == Pooling::kModel) {
+      session.request.pooling = model().pooling;
+    }
+    // All of its tokens must be computed, and none are left to others.
+    session.request.cache_scope.clear();
+    session.request.max_length = session.length();
+  }
   admission_.NoteChange();
   return sessions_.Add(std::move(session)).id;
 }
@@ -562,8 +577,8 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
       part.tokens = absl::MakeConstSpan(session.tokens)
                         .subspan(session.kv.length(), share.prefill_rows);
       part.parents = absl::MakeConstSpan(chain_).first(share.prefill_rows);
-      const bool gives_token =
-          !session.is_replay() && share.prefill_rows == session.prefill_left();
+      const bool gives_token = !session.is_replay() && !session.is_embedded() &&
+                               share.prefill_rows == session.prefill_left();
       // A replay's last token is committed already, so no token is drawn.
       part.outputs = gives_token ? RowOutputs::kLastRow : RowOutputs::kNone;
       if (gives_token) {
@@ -591,6 +606,9 @@ absl::Status VerifyEngine::Forward(const std::vector<Share>& plan,
 absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,
                                          std::vector<SampledToken>& outputs,
                                          PassReport& report) {
+  if (session.is_embedded()) {
+    FORETOKEN_RETURN_IF_ERROR(PoolStates(session, rows));
+  }
   FORETOKEN_RETURN_IF_ERROR(session.kv.Commit(
       absl::MakeConstSpan(rows_).first(rows), session.tokens));
   totals_.prefill_rows += rows;
@@ -602,7 +620,10 @@ absl::Status VerifyEngine::FinishPrefill(Session& session, int32_t rows,
   session.prefill_reported = true;
   PrefillResult result;
   result.reused_tokens = session.reused_tokens;
-  if (!session.is_replay()) {
+  if (session.is_embedded()) {
+    FORETOKEN_ASSIGN_OR_RETURN(result.embedding, session.pool->Finish());
+    session.finish = FinishReason::kStop;
+  } else if (!session.is_replay()) {
     CommitToken(session, outputs.back().token);
     ++totals_.committed;
     result.tokens.push_back(std::move(outputs.back()));

@@ -188,6 +188,8 @@ class VerifyEngine {
   };
 
   absl::Status Check(const SessionRequest& request) const;
+  absl::Status CheckLength(const SessionRequest& request) const;
+  absl::Status CheckEmbedding(const SessionRequest& request) const;
   RoundLimits LimitsOf(const Session& session) const;
   int32_t RowBudget() const;
 
@@ -217,6 +219,9 @@ class VerifyEngine {
   absl::Status CheckModel(absl::Status data_loss);
   // Runs the share again, in a pass of its own.
   void RunAlone(const Share& share, PassReport& report);
+  // Takes the states of the session's `rows` of the last pass, before they are
+  // committed.
+  absl::Status PoolStates(Session& session, int32_t rows);
   absl::Status FinishPrefill(Session& session, int32_t rows,
                              std::vector<SampledToken>& outputs,
                              PassReport& report);
@@ -238,6 +243,7 @@ class VerifyEngine {
   int64_t next_order_ = 1;
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
+  std::vector<float> states_;   // [up to kStateRows, d_model]
   SessionGrammars grammars_;
   EngineTotals totals_;         // without those of admission_
   PassTiming pass_timing_;      // of passes without prompt rows

@@ -107,7 +107,7 @@ for i in 0 1; do
   port=${ports[i]}
   case $part in
     curl)
-      pages=(README.md docs/api.md docs/api_messages.md)
+      pages=(README.md docs/api.md docs/api_embeddings.md docs/api_messages.md)
       count=0
       while read -r line; do
         line=${line//127.0.0.1:8080/127.0.0.1:$port}

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "common/base/status_macros.h"
@@ -56,6 +57,7 @@ class DeviceTwin : public DeviceEngine {
   DeviceStatus CopyKv(const int32_t* from, const int32_t* to,
                       int32_t count) override;
   DeviceStatus Logits(int32_t output, float* logits) override;
+  DeviceStatus States(int32_t first, int32_t count, float* states) override;
   DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) override {
     *bytes_per_second = 0.0;
     return {};
@@ -108,6 +110,7 @@ class DeviceTwin : public DeviceEngine {
   };
   std::vector<Sixteen> travelled_;  // the pass as it lies on the device
   std::vector<Row> logits_;         // by output of the last pass
+  std::vector<Row> hidden_;         // by row of the last pass
   int32_t last_rows_ = 0;
 };
 
@@ -222,6 +225,7 @@ void DeviceTwin::Run(const PassHeader& pass, DeviceToken* tokens,
   for (int32_t s = 0; s < pass.sessions; ++s) {
     walks[s] = Walk(pass, pass.session()[s], tokens);
   }
+  hidden_ = std::move(hidden);
 }
 
 // Norm, Q, K and V; K and V go to the row's scratch slot.
@@ -384,6 +388,19 @@ DeviceStatus DeviceTwin::Logits(int32_t output, float* logits) {
     return MakeStatus(device::kInternal, "no output %d", output);
   }
   std::copy(logits_[output].begin(), logits_[output].end(), logits);
+  return {};
+}
+
+DeviceStatus DeviceTwin::States(int32_t first, int32_t count, float* states) {
+  if (first < 0 || count < 0 || count > last_rows_ - first) {
+    return MakeStatus(device::kInternal, "no rows %d..%d", first,
+                      first + count - 1);
+  }
+  for (int32_t r = 0; r < count; ++r) {
+    twin::RmsNorm(hidden_[first + r].data(),
+                  Weights(DeviceTensor::kFinalNorm).data(), shape_.d_model,
+                  shape_.rms_norm_eps, states + int64_t{r} * shape_.d_model);
+  }
   return {};
 }
 

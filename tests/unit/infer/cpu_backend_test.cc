@@ -11,6 +11,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/infer/states_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 
@@ -315,6 +316,17 @@ TEST(CpuBackendTest, SamplesAlongEachRowsOwnPath) {
         result.outputs[0][r].token,
         state.Sample(logits, PathTo({}, tokens, parents, r), scratch).token);
   }
+}
+
+TEST(CpuBackendTest, StatesAreWhatTheHeadReads) {
+  ModelConfig config = TinyConfig();
+  config.mlp_bias = config.output_bias = true;
+  auto weights = ModelWeights::Random(config, WeightType::kBFloat16, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  const auto backend = MakeBackend(config, Options(2), WeightType::kBFloat16);
+  std::mt19937 random(16);
+  ExpectStatesAreWhatTheHeadReads(*backend, **weights, random);
+  ExpectStatesRefuseOtherRows(*backend);
 }
 
 }  // namespace

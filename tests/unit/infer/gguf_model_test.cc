@@ -274,6 +274,26 @@ TEST(GgufModelTest, Llama3ScalingBecomesDivisorsAndComesBack) {
   EXPECT_EQ((*linear)->config().rope_scaling.factor, 3.0f);
 }
 
+TEST(GgufModelTest, ThePoolingOfEmbeddingsIsRead) {
+  TempDir dir;
+  const std::string path = Export(dir, Config(), GgufFileKind::kQ8_0);
+  const auto plain = ModelWeights::Load(path);
+  FORETOKEN_ASSERT_OK(plain);
+  EXPECT_EQ((*plain)->config().pooling, Pooling::kMean);
+  // llama.cpp's numbers: none, mean, cls, last.
+  const Pooling wanted[] = {Pooling::kMean, Pooling::kMean, Pooling::kNone,
+                            Pooling::kLast};
+  for (uint32_t type = 0; type < 4; ++type) {
+    const auto weights = ModelWeights::Load(Rewrite(
+        dir, path,
+        {"",
+         [=](GgufWriter& writer) { writer.Uint32("llama.pooling_type", type); },
+         nullptr}));
+    FORETOKEN_ASSERT_OK(weights);
+    EXPECT_EQ((*weights)->config().pooling, wanted[type]) << type;
+  }
+}
+
 TEST(GgufModelTest, WhatIsNotKnownIsRefusedByKeyAndValue) {
   struct Case {
     const char* key;

@@ -13,6 +13,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/invariance_contract.h"
+#include "tests/unit/infer/states_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 
@@ -213,6 +214,13 @@ TEST_P(RowInvarianceTest, AReusedPrefixChangesNothing) {
   OneByOne one_by_one(*reference);
   std::mt19937 random(14);
   ExpectAReusedPrefixChangesNothing(*backend, one_by_one, random);
+}
+
+TEST_P(RowInvarianceTest, StatesAreThoseOfEachRowsOwnPath) {
+  const auto backend = MakeBackend(CaseConfig(), CaseOptions(2));
+  const auto reference = MakeBackend(CaseConfig(), CaseOptions(1));
+  std::mt19937 random(15);
+  ExpectStatesOfEachRowsOwnPath(*backend, *reference, random);
 }
 
 TEST_P(RowInvarianceTest, ATruncatedSessionEqualsAFreshOne) {

@@ -13,6 +13,7 @@
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
+#include "tests/unit/infer/states_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/twin_backend.h"
@@ -478,6 +479,18 @@ TEST(CudaBackendNumbersTest, ARowWithoutANumberIsDataLoss) {
               StatusIs(absl::StatusCode::kDataLoss,
                        HasSubstr("logits of row 1 are not numbers")));
   EXPECT_TRUE(result.outputs.empty());
+}
+
+TEST(CudaBackendStatesTest, StatesAreWhatTheHeadReads) {
+  ModelConfig config = TinyConfig();
+  config.mlp_bias = true;
+  const auto weights = ModelWeights::Random(config, WeightType::kBFloat16, 7);
+  FORETOKEN_ASSERT_OK(weights);
+  const auto backend = TryTwinBackend(**weights, TwinOptions());
+  FORETOKEN_ASSERT_OK(backend);
+  std::mt19937 random(16);
+  ExpectStatesAreWhatTheHeadReads(**backend, **weights, random);
+  ExpectStatesRefuseOtherRows(**backend);
 }
 
 }  // namespace

@@ -21,6 +21,7 @@
 #include "tests/support/huge_values.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/one_by_one.h"
+#include "tests/unit/infer/states_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/kernels_backend.h"
@@ -370,6 +371,29 @@ TEST_F(KernelsOnCpuTest, SpeculationWritesWhatPlainDecodingWrites) {
     };
     const std::vector<TokenId> plain = write(false, {});
     EXPECT_EQ(write(true, plain), plain);
+  }
+}
+
+// Where the sums of the last product have several groups and a bias, too.
+TEST_F(KernelsOnCpuTest, StatesAreThoseOfEachRowsOwnPath) {
+  ModelConfig grouped = Grouped();
+  grouped.mlp_bias = true;
+  for (const ModelConfig& config : {config_, grouped}) {
+    const auto reference = MakeKernels(config, SmallOptions(false));
+    const auto backend = MakeKernels(config, SmallOptions());
+    ExpectStatesOfEachRowsOwnPath(*backend, *reference, random_);
+  }
+}
+
+TEST_F(KernelsOnCpuTest, StatesAreWhatTheHeadReads) {
+  ModelConfig grouped = Grouped();
+  grouped.mlp_bias = true;
+  for (const ModelConfig& config : {config_, grouped}) {
+    const auto weights = ModelWeights::Random(config, WeightType::kBFloat16, 7);
+    FORETOKEN_ASSERT_OK(weights);
+    const auto backend = MakeKernels(**weights, SmallOptions());
+    ExpectStatesAreWhatTheHeadReads(*backend, **weights, random_);
+    ExpectStatesRefuseOtherRows(*backend);
   }
 }
 

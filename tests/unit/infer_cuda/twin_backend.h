@@ -75,6 +75,9 @@ class WatchedEngine : public DeviceEngine {
   DeviceStatus Logits(int32_t output, float* logits) override {
     return engine_->Logits(output, logits);
   }
+  DeviceStatus States(int32_t first, int32_t count, float* states) override {
+    return engine_->States(first, count, states);
+  }
   DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) override {
     return engine_->MeasureCopyBandwidth(bytes_per_second);
   }

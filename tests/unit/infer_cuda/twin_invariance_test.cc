@@ -9,6 +9,7 @@
 #include "gtest/gtest.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/infer/invariance_contract.h"
+#include "tests/unit/infer/states_contract.h"
 #include "tests/unit/infer/tiny_backend.h"
 #include "tests/unit/infer/truncate_contract.h"
 #include "tests/unit/infer_cuda/twin_backend.h"
@@ -121,6 +122,11 @@ TEST_F(TwinInvarianceTest, ChunksCommitsAheadAndOtherPathsChangeNothing) {
 TEST_F(TwinInvarianceTest, AReusedPrefixChangesNothing) {
   const auto backend = MakeTwinBackend(config_, TwinOptions());
   ExpectAReusedPrefixChangesNothing(*backend, one_by_one_, random_);
+}
+
+TEST_F(TwinInvarianceTest, StatesAreThoseOfEachRowsOwnPath) {
+  const auto backend = MakeTwinBackend(config_, TwinOptions());
+  ExpectStatesOfEachRowsOwnPath(*backend, *reference_, random_);
 }
 
 TEST_F(TwinInvarianceTest, ATruncatedSessionEqualsAFreshOne) {

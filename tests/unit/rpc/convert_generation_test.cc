@@ -28,6 +28,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   request.prefix_scope = "pages";
   request.request_id = "id";
   request.want_round_trees = true;
+  request.pooling = Pooling::kMean;
   request.constraint = {Constraint::Kind::kJsonSchema, "{}", {}};
   v1::GenerateRequest proto;
   FORETOKEN_ASSERT_OK(ToProto(request, &proto));
@@ -48,6 +49,7 @@ TEST(ConvertGenerationTest, ARequestComesBack) {
   EXPECT_EQ(got->prefix_scope, "pages");
   EXPECT_EQ(got->request_id, "id");
   EXPECT_TRUE(got->want_round_trees);
+  EXPECT_EQ(got->pooling, Pooling::kMean);
   EXPECT_EQ(got->constraint, request.constraint);
 }
 
@@ -217,6 +219,7 @@ TEST(ConvertGenerationTest, ASummaryComesBack) {
   summary.draft_time = absl::Milliseconds(4);
   summary.verify_time = absl::Milliseconds(5);
   summary.total_time = absl::Milliseconds(2010);
+  summary.embedding = {1.0f, 0.0f};
   v1::GenerateResult proto;
   ToProto(summary, &proto);
   EXPECT_EQ(proto.speculation().accept_length(), 2.5);
@@ -228,6 +231,7 @@ TEST(ConvertGenerationTest, ASummaryComesBack) {
   EXPECT_EQ(got.prompt, summary.prompt);
   EXPECT_EQ(got.finish, FinishReason::kStop);
   EXPECT_EQ(got.stop_string, "end");
+  EXPECT_EQ(got.embedding, summary.embedding);
   EXPECT_EQ(got.prompt_tokens, 2);
   EXPECT_EQ(got.completion_tokens, 11);
   EXPECT_EQ(got.reused_tokens, 1);

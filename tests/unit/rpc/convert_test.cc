@@ -98,6 +98,7 @@ TEST(ConvertTest, ASessionsOpeningComesBack) {
   request.request_id = "id";
   request.want_row_tokens = true;
   request.numerics_fingerprint = "fp";
+  request.pooling = Pooling::kLast;
   v1::OpenSession proto;
   ToProto(request, &proto);
   const auto got = FromProto(OverTheWire(proto));
@@ -112,6 +113,11 @@ TEST(ConvertTest, ASessionsOpeningComesBack) {
   EXPECT_EQ(got->request_id, "id");
   EXPECT_TRUE(got->want_row_tokens);
   EXPECT_EQ(got->numerics_fingerprint, "fp");
+  EXPECT_EQ(got->pooling, Pooling::kLast);
+  proto.set_pooling(static_cast<v1::Pooling>(9));
+  EXPECT_THAT(FromProto(OverTheWire(proto)),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       ::testing::HasSubstr("pooling: 9")));
 }
 
 TEST(ConvertTest, OpeningsBeyondTheirBoundsAreRefusedByField) {
@@ -346,10 +352,12 @@ TEST(ConvertTest, APrefillComesBack) {
   result.reused_tokens = 4;
   result.finish = FinishReason::kStop;
   result.arm = DraftArm::kWide;
+  result.embedding = {0.5f, -0.25f};
   v1::Prefilled proto;
   ToProto(result, true, &proto);
   const auto got = FromProto(OverTheWire(proto));
   FORETOKEN_ASSERT_OK(got);
+  EXPECT_THAT(got->embedding, ElementsAre(0.5f, -0.25f));
   EXPECT_EQ(got->length, 8);
   EXPECT_EQ(got->tokens[0].token, 3);
   EXPECT_EQ(got->tokens[0].logprob, -0.25f);

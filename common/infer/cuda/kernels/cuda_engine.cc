@@ -152,6 +152,10 @@ class CudaEngine : public DeviceEngine {
     return OnDevice([&] { return runner_->Logits(output, logits); });
   }
 
+  DeviceStatus States(int32_t first, int32_t count, float* states) override {
+    return OnDevice([&] { return runner_->States(first, count, states); });
+  }
+
   DeviceStatus MeasureCopyBandwidth(double* bytes_per_second) override {
     return Guarded([&]() -> DeviceStatus {
       FORETOKEN_DEVICE_RETURN_IF_ERROR(UseDevice());

@@ -145,6 +145,46 @@ __global__ void __launch_bounds__(kNormThreads) NormKernel(const NormParams p) {
   }
 }
 
+__global__ void __launch_bounds__(kNormThreads)
+    StatesKernel(const StatesParams p) {
+  auto& shared = StaticShared<float[kNormThreads / 32]>();
+  WaitForPreviousKernels();
+  const NormParams& n = p.norm;
+  const int64_t row = p.first + blockIdx.x;
+  const bool grown = n.pass->row()[row].output >= 0;
+  const float* stream = n.stream + row * n.width;
+  float* out = p.out + int64_t{blockIdx.x} * n.width;
+  float squares = 0.0f;
+  // The columns and the order of NormKernel.
+  for (int column = threadIdx.x * 4; column < n.width; column += kNormStep) {
+    float4 x = *reinterpret_cast<const float4*>(stream + column);
+    if (!grown) {
+      float4 sum = GroupSum(n.sums + row * n.width + column,
+                            n.padded_rows * n.width, n.groups);
+      if (n.bias != nullptr) {
+        sum = Plus(sum, *reinterpret_cast<const float4*>(n.bias + column));
+      }
+      x = Plus(x, sum);
+    }
+    *reinterpret_cast<float4*>(out + column) = x;
+    squares = __fmaf_rn(x.x, x.x, squares);
+    squares = __fmaf_rn(x.y, x.y, squares);
+    squares = __fmaf_rn(x.z, x.z, squares);
+    squares = __fmaf_rn(x.w, x.w, squares);
+  }
+  const float mean =
+      BlockSum<kNormThreads>(squares, shared) / static_cast<float>(n.d_model);
+  const float inverse = 1.0f / sqrtf(mean + n.eps);
+  // Each thread reads back what it wrote itself.
+  for (int column = threadIdx.x * 4; column < n.width; column += kNormStep) {
+    const float4 x = *reinterpret_cast<const float4*>(out + column);
+    const float4 w = *reinterpret_cast<const float4*>(n.weight + column);
+    *reinterpret_cast<float4*>(out + column) =
+        make_float4(x.x * inverse * w.x, x.y * inverse * w.y,
+                    x.z * inverse * w.z, x.w * inverse * w.w);
+  }
+}
+
 // Element `feature` of the row's QKV.
 __device__ __forceinline__ float QkvValue(const RopeParams& p, int64_t row,
                                           int64_t feature) {
@@ -263,6 +303,7 @@ cudaError_t PrepareNormRope() {
                                   WithNorm<0>(DeviceType::kFloat16, prepare),
                                   WithNorm<2>(DeviceType::kBFloat16, prepare),
                                   WithNorm<2>(DeviceType::kFloat16, prepare),
+                                  PrepareKernel(StatesKernel),
                                   PrepareKernel(RopeKernel<__nv_bfloat16>),
                                   PrepareKernel(RopeKernel<__half>)}) {
     if (error != cudaSuccess) return error;
@@ -277,6 +318,11 @@ cudaError_t LaunchNorm(DeviceType type, const NormParams& params, int rows,
   };
   return rows <= device.multiprocessors ? WithNorm<2>(type, launch)
                                         : WithNorm<0>(type, launch);
+}
+
+cudaError_t LaunchStates(const StatesParams& params, int rows,
+                         Launcher& launcher) {
+  return launcher.Run(StatesKernel, dim3(rows), dim3(kNormThreads), 0, params);
 }
 
 cudaError_t LaunchRope(DeviceType type, const RopeParams& params, int rows,

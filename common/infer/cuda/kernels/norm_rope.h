@@ -40,6 +40,21 @@ struct NormParams {
 cudaError_t LaunchNorm(DeviceType type, const NormParams& params, int rows,
                        const DeviceLimits& device, Launcher& launcher);
 
+// Final hidden states in fp32, of rows `first`.. of the last pass:
+//   out[i][k] = stream[k] / rms(stream) * weight[k]
+// where a row without output, whose stream the last norm of the pass did not
+// touch, takes in the sums and the bias of the last product first. Its bits are
+// those of NormParams' before rounding.
+struct StatesParams {
+  NormParams norm;  // that of the pass's end, `out` aside
+  int64_t first = 0;
+  float* out = nullptr;  // [rows][width]
+};
+
+// `rows` of them.
+cudaError_t LaunchStates(const StatesParams& params, int rows,
+                         Launcher& launcher);
+
 // Sums of QKV's groups, ascending, and bias; then QK norm and rotation. The
 // query goes to `queries` in fp32, scaled for attention; key and value go,
 // rounded, to the row's scratch slot. A value that is not finite is kept as the

@@ -60,6 +60,7 @@ DeviceStatus PassRunner::CreateBuffers() {
       {partial_sums_, shape_.partial_vectors * 8,
        "memory for partial attention"},
       {logits_, rows * shape_.head.features * 4, "memory for logits"},
+      {states_, int64_t{kStateRows} * shape_.width * 4, "memory for states"},
       {results_,
        TokensAt(shape_.max_sessions) +
            shape_.max_rows * static_cast<int64_t>(sizeof(DeviceToken)),
@@ -77,6 +78,8 @@ DeviceStatus PassRunner::CreateBuffers() {
   // Pinned: copies from pageable memory would be synchronous.
   FORETOKEN_DEVICE_RETURN_IF_ERROR(
       host_results_.Allocate(results_.bytes(), "pinned memory for results"));
+  FORETOKEN_DEVICE_RETURN_IF_ERROR(
+      host_states_.Allocate(states_.bytes(), "pinned memory for states"));
   return host_commits_.Allocate(commits_.bytes(), "pinned memory for commits");
 }
 
@@ -187,10 +190,12 @@ DeviceStatus PassRunner::RunToEnd(const DevicePass& pass,
       cudaMemcpyAsync(pass_.as<void>(), host_pass_.as<void>(), layout.bytes,
                       cudaMemcpyHostToDevice, stream_),
       "copy of a pass to the device");
-  const PassSizes sizes = ExactSizes(layout);
-  if (graphs_on_ && HasTier(sizes)) {
-    FORETOKEN_DEVICE_RETURN_IF_ERROR(
-        RunGraph(TierOf(sizes, shape_.max_chunks)));
+  PassSizes sizes = ExactSizes(layout);
+  const bool tiered = graphs_on_ && HasTier(sizes);
+  if (tiered) sizes = TierOf(sizes, shape_.max_chunks);
+  last_groups_ = GroupsWritten(shape_.down, sizes.rows, device_);
+  if (tiered) {
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(RunGraph(sizes));
   } else {
     FORETOKEN_DEVICE_RETURN_IF_ERROR(
         CheckLaunched(Launch(sizes, overlap_), "kernels of a pass"));
@@ -515,6 +520,40 @@ DeviceStatus PassRunner::Logits(int32_t output, float* logits) {
           int64_t{shape_.model.vocab} * 4, cudaMemcpyDeviceToHost, stream_),
       "copy of logits");
   return CheckCuda(cudaStreamSynchronize(stream_), "copy of logits");
+}
+
+DeviceStatus PassRunner::States(int32_t first, int32_t count, float* states) {
+  if (first < 0 || count < 0 || count > last_rows_ - first) {
+    return MakeStatus(kInvalidArgument,
+                      "states: %d rows from %d on, the last pass had %d", count,
+                      first, last_rows_);
+  }
+  StatesParams params;
+  params.norm = Norm(weights_.final_norm());
+  params.norm.sums = sums_.as<float>();
+  params.norm.bias = weights_.layer(shape_.model.layers - 1).down_bias;
+  params.norm.groups = last_groups_;
+  params.out = states_.as<float>();
+  Launcher launcher = MakeLauncher(false);
+  for (int32_t done = 0; done < count; done += kStateRows) {
+    const int32_t rows = std::min(kStateRows, count - done);
+    params.first = first + done;
+    FORETOKEN_DEVICE_RETURN_IF_ERROR(
+        CheckLaunched(LaunchStates(params, rows, launcher), "states"));
+    FORETOKEN_CUDA_RETURN_IF_ERROR(
+        cudaMemcpyAsync(host_states_.as<void>(), states_.as<void>(),
+                        int64_t{rows} * shape_.width * 4,
+                        cudaMemcpyDeviceToHost, stream_),
+        "copy of states");
+    FORETOKEN_CUDA_RETURN_IF_ERROR(cudaStreamSynchronize(stream_),
+                                   "copy of states");
+    const int64_t d_model = shape_.model.d_model;
+    for (int32_t r = 0; r < rows; ++r) {
+      std::copy_n(host_states_.as<float>() + int64_t{r} * shape_.width, d_model,
+                  states + (done + r) * d_model);
+    }
+  }
+  return DeviceStatus();
 }
 
 }  // namespace foretoken::device

@@ -44,6 +44,9 @@ class PassRunner {
   DeviceStatus Create(const DeviceOptions& options);
 
   int64_t pages() const { return pages_; }
+  // Rows of one copy of States.
+  static constexpr int32_t kStateRows = 64;
+
   // Whether a watched kernel did not end: nothing may wait for the stream.
   bool hangs() const { return watch_.hangs(); }
 
@@ -52,6 +55,7 @@ class PassRunner {
                    DeviceWalk* walks, HostWork& meanwhile);
   DeviceStatus CopyKv(const int32_t* from, const int32_t* to, int32_t count);
   DeviceStatus Logits(int32_t output, float* logits);
+  DeviceStatus States(int32_t first, int32_t count, float* states);
 
  private:
   DeviceStatus CreateBuffers();
@@ -104,6 +108,8 @@ class PassRunner {
   const bool overlap_;
   int64_t pages_ = 0;
   int32_t last_rows_ = 0, last_outputs_ = 0;
+  // Of the last product's sums in the last pass.
+  int32_t last_groups_ = 0;
 
   DeviceMemory keys_, values_;
   KvMemory kv_;               // in these two
@@ -111,6 +117,8 @@ class PassRunner {
   DeviceMemory x_, attended_, activated_;  // activations
   DeviceMemory sums_, queries_, partial_values_, partial_sums_, logits_;
   DeviceMemory pass_, saved_, commit_rows_, commits_, results_;
+  DeviceMemory states_;  // [kStateRows][width]
+  PinnedMemory host_states_;
   PinnedMemory host_pass_, host_commits_, host_results_;
   int64_t commits_used_ = 0;  // of host_commits_, since the last wait
   GraphCache<cudaGraphExec_t> graphs_;

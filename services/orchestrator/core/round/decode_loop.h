@@ -48,6 +48,7 @@ struct TargetInfo {
   int64_t max_positions = 0;
   std::vector<TokenId> eos_tokens;
   int32_t max_rows_per_session = TreeLimits().max_rows;
+  int32_t embedding_size = 0;  // numbers of an embedding; 0: none are made
   PassCosts costs;
   std::string numerics_fingerprint;
   std::string tokenizer_fingerprint;  // raw SHA-256; empty: not known

@@ -28,6 +28,7 @@ bool IsLost(const absl::Status& status) {
 // may run.
 bool IsRefused(const absl::Status& status, const SessionRequest& session) {
   return absl::IsInvalidArgument(status) ||
+         (absl::IsUnimplemented(status) && session.pooling != Pooling::kNone) ||
          (absl::IsFailedPrecondition(status) && !session.constraint.empty());
 }
 

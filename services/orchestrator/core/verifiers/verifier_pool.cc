@@ -384,6 +384,9 @@ void VerifierPool::MergeInfo() {
         std::min(info_->max_tree_nodes, member.info->max_tree_nodes);
     info_->max_rows_per_session = std::min(info_->max_rows_per_session,
                                            member.info->max_rows_per_session);
+    // One of an older version has none, and its sessions go to the others.
+    info_->embedding_size =
+        std::max(info_->embedding_size, member.info->embedding_size);
   }
 }
 

@@ -80,6 +80,7 @@ class FakeTarget final : public Target {
         driver_(engine_) {
     info.vocab_size = testing::kTinyVocabulary;
     info.max_positions = 4096;
+    info.embedding_size = 8;  // the fake backend's
     info.eos_tokens = {1};
   }
   absl::StatusOr<TargetInfo> Info() const override { return info; }
@@ -108,6 +109,9 @@ class CountingObserver final : public GenerationObserver {
     ++prefills;
     EXPECT_EQ(mode.name, mode_name);
   }
+  void OnEmbedding(const GenerationSummary& summary) override {
+    embedded_tokens += summary.prompt_tokens;
+  }
   void OnRound(const RoundReport&, const ModeInfo& mode) override {
     ++rounds;
     EXPECT_EQ(mode.name, mode_name);
@@ -135,6 +139,7 @@ class CountingObserver final : public GenerationObserver {
 
   std::string mode_name = "prompt_lookup";  // of all requests
   std::atomic<int64_t> requests{0}, prefills{0}, rounds{0}, failovers{0};
+  std::atomic<int64_t> embedded_tokens{0};
   std::atomic<int> waiting{0};
   std::array<std::atomic<int>, kRefusalNames.size()> refused{};  // by Refusal
 
@@ -272,6 +277,72 @@ TEST_F(GenerationServiceTest, ARequestIsServedAndObserved) {
   EXPECT_EQ(observer_.account.prompt_tokens, 6);
   EXPECT_EQ(observer_.account.generated_tokens, 40);
   EXPECT_EQ(observer_.account.ends, 1);
+}
+
+TEST_F(GenerationServiceTest, AnEmbeddingIsServedAndCharged) {
+  const std::shared_ptr<Asked> asked = target_->asked;
+  Start();
+  GenerationRequest request = Request();
+  request.pooling = Pooling::kMean;
+  request.cache_scope = "scope";
+  request.caller = {.name = "me", .tokens_per_minute = 16};
+  const auto recorder = Send(request).recorder;
+  FORETOKEN_ASSERT_OK(recorder->Wait());
+  const GenerationSummary& summary = recorder->summary;
+  EXPECT_THAT(summary.embedding, SizeIs(8));
+  EXPECT_EQ(summary.prompt_tokens, 6);
+  EXPECT_EQ(summary.completion_tokens, 0);
+  EXPECT_THAT(recorder->token_ids(), SizeIs(0));
+  EXPECT_EQ(observer_.embedded_tokens, 6);
+  EXPECT_EQ(observer_.prefills + observer_.rounds, 0);
+  EXPECT_EQ(observer_.failovers, 2);
+  EXPECT_EQ(observer_.account.prompt_tokens, 6);
+  EXPECT_EQ(observer_.account.generated_tokens, 0);
+  {
+    absl::MutexLock lock(&asked->mu);
+    EXPECT_EQ(asked->cache_scope, "");
+  }
+  // Its 40 tokens of output were not charged, its prompt is.
+  FORETOKEN_EXPECT_OK(Run(request));
+  EXPECT_THAT(Run(request),
+              StatusIs(absl::StatusCode::kResourceExhausted, ::testing::_));
+  // The same text, encoded here.
+  GenerationRequest text = request;
+  text.caller = {.name = "other"};
+  text.prompt.clear();
+  text.text = "ab";
+  FORETOKEN_EXPECT_OK(Run(text));
+}
+
+TEST_F(GenerationServiceTest, BadTextsHaveNoEmbedding) {
+  target_->info.max_positions = 5;
+  target_->info.numerics_fingerprint = "numerics";
+  Start();
+  GenerationRequest request = Request();
+  request.pooling = Pooling::kLast;
+  EXPECT_THAT(Run(request),
+              StatusIs(absl::StatusCode::kInvalidArgument,
+                       HasSubstr("prompt: it has 6 tokens: this model's "
+                                 "maximum context length is 5 tokens")));
+  request.prompt = {};
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("prompt: it is empty")));
+  request.prompt = {testing::kTinyVocabulary};
+  EXPECT_THAT(Run(request), StatusIs(absl::StatusCode::kInvalidArgument,
+                                     HasSubstr("prompt: token 0")));
+  request.prompt = {1};
+  request.numerics_fingerprint = "others";
+  EXPECT_THAT(Run(request),
+              StatusIs(absl::StatusCode::kFailedPrecondition, ::testing::_));
+}
+
+TEST_F(GenerationServiceTest, VerifiersWithoutEmbeddingsMakeNone) {
+  target_->info.embedding_size = 0;
+  Start();
+  GenerationRequest request = Request();
+  request.pooling = Pooling::kMean;
+  EXPECT_THAT(Run(request),
+              StatusIs(absl::StatusCode::kUnimplemented, HasSubstr("pooling")));
 }
 
 TEST_F(GenerationServiceTest, ItSaysWhatItServes) {

@@ -51,7 +51,9 @@ class FakeVerifier final : public VerifySessions {
 };
 
 struct Fixture final : SessionProtocol::Output {
-  Fixture() : protocol(verifier, absl::Milliseconds(250), *this) {}
+  explicit Fixture(
+      SessionProtocol::Method method = SessionProtocol::Method::kVerify)
+      : protocol(method, verifier, absl::Milliseconds(250), *this) {}
   void Send(v1::VerifyResponse message) override {
     sent.push_back(std::move(message));
   }
@@ -240,6 +242,40 @@ TEST(SessionProtocolTest, ARoundBeforeTheSessionIsOpenEndsIt) {
   fixture.protocol.OnFailed(absl::InvalidArgumentError("constraint: no"));
   EXPECT_TRUE(fixture.sent.empty());
   EXPECT_EQ(fixture.ends, 1);
+}
+
+TEST(SessionProtocolTest, EmbeddingsHaveAMethodOfTheirOwn) {
+  Fixture verify;
+  v1::VerifyRequest pooled = Fixture::OpenMessage();
+  pooled.mutable_open()->set_pooling(v1::POOLING_MEAN);
+  verify.Say(pooled);
+  EXPECT_THAT(verify.final_status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                            HasSubstr("pooling")));
+  Fixture plain(SessionProtocol::Method::kEmbed);
+  plain.Say(Fixture::OpenMessage());
+  EXPECT_THAT(plain.final_status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                           HasSubstr("pooling")));
+  EXPECT_EQ(verify.verifier.opened + plain.verifier.opened, 0);
+}
+
+TEST(SessionProtocolTest, AnEmbeddingEndsItsStream) {
+  Fixture fixture(SessionProtocol::Method::kEmbed);
+  v1::VerifyRequest pooled = Fixture::OpenMessage();
+  pooled.mutable_open()->set_pooling(v1::POOLING_LAST);
+  fixture.Say(pooled);
+  fixture.protocol.OnOpened("ours");
+  PrefillResult result;
+  result.length = 1;
+  result.finish = FinishReason::kStop;
+  result.embedding = {0.6f, -0.8f};
+  fixture.protocol.OnPrefilled(result);
+  ASSERT_EQ(fixture.sent.size(), 2u);
+  const auto read = rpc::FromProto(fixture.sent[1].prefilled());
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(read->embedding, result.embedding);
+  EXPECT_EQ(fixture.ends, 1);
+  EXPECT_TRUE(fixture.final_status.ok());
+  EXPECT_EQ(fixture.verifier.closed, 1);
 }
 
 }  // namespace
