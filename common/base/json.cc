@@ -53,9 +53,11 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool parse_error(size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    return Refuse(absl::StrCat(
-        "bad JSON: ",
-        absl::string_view(error.what()).substr(0, kMaxMessageBytes)));
+    // After the name of the exception, in brackets.
+    absl::string_view what = error.what();
+    const size_t name = what.find("] ");
+    if (name != absl::string_view::npos) what.remove_prefix(name + 2);
+    return Refuse(absl::StrCat("bad JSON: ", what.substr(0, kMaxMessageBytes)));
   }
 
   absl::StatusOr<Json> Finish() {

@@ -5,6 +5,10 @@
 namespace foretoken {
 
 CallObjectReader::Result CallObjectReader::End() {
+  if (doubled_ && state_ != State::kSecondEnd) {
+    state_ = State::kSecondEnd;
+    return Result::kMore;
+  }
   if (!has_name_ || (needs_arguments_ && !has_arguments_)) {
     return Result::kMalformed;
   }
@@ -106,8 +110,14 @@ CallObjectReader::Result CallObjectReader::Take(char c) {
   if (IsJsonSpace(c)) return Result::kMore;
   switch (state_) {
     case State::kStart:
-      state_ = State::kKeyOrEnd;
+      state_ = State::kBraceOrKey;
       return c == '{' ? Result::kMore : Result::kMalformed;
+    case State::kBraceOrKey:
+      doubled_ = c == '{';
+      state_ = State::kKeyOrEnd;
+      return doubled_ ? Result::kMore : Take(c);
+    case State::kSecondEnd:
+      return c == '}' ? End() : Result::kMalformed;
     case State::kKeyOrEnd:
       if (c == '}') return End();
       if (c != '"') return Result::kMalformed;

@@ -1,6 +1,9 @@
 // CallObjectReader: one tool call written as a JSON object with a name and
 // arguments (or parameters), byte by byte. Other keys are skipped.
 //
+// Braces of the object may be doubled, {{"name": ...}}: Qwen2.5's template
+// shows calls so, and its models copy them.
+//
 // Owned by one thread.
 #ifndef FORETOKEN_COMMON_TEXT_CHAT_CALL_OBJECT_READER_H_
 #define FORETOKEN_COMMON_TEXT_CHAT_CALL_OBJECT_READER_H_
@@ -36,6 +39,7 @@ class CallObjectReader {
  private:
   enum class State : uint8_t {
     kStart,
+    kBraceOrKey,  // after the first brace
     kKeyOrEnd,
     kKey,  // inside
     kColon,
@@ -46,6 +50,7 @@ class CallObjectReader {
     kArgumentsText,  // inside of arguments that are a string with the object
     kNull,           // inside of arguments that are null, which are none
     kCommaOrEnd,
+    kSecondEnd,  // of doubled braces
   };
   Result BeginValue(char c);
   Result TakeOther(char c);
@@ -60,6 +65,7 @@ class CallObjectReader {
   std::string key_;
   std::string name_;
   bool has_name_ = false;
+  bool doubled_ = false;        // the braces
   bool has_arguments_ = false;  // they began
   ArgumentsReader arguments_;
   bool arguments_text_ = false;  // the string with them is not empty

@@ -13,6 +13,7 @@ namespace {
 constexpr char kTick = '`';
 constexpr size_t kTicks = 3;
 constexpr absl::string_view kJson = "json";
+constexpr absl::string_view kFirstKey = "\"name\"";
 // White space before a block and in the line of its fence; with more of it the
 // block is content.
 constexpr size_t kMaxSpaces = 64;
@@ -38,9 +39,32 @@ bool IsJson(absl::string_view language) {
          absl::StartsWith(language.substr(first), kJson);
 }
 
+enum class BareCall : uint8_t { kNo, kMaybe, kYes };
+
+// Whether a text without a fence begins a call. Other objects are not held
+// back: an answer may be JSON that a client reads as it comes.
+BareCall BeginsBareCall(absl::string_view text) {
+  std::string start;
+  for (const char c : text) {
+    if (!IsJsonSpace(c)) start.push_back(c);
+  }
+  absl::string_view rest = start;
+  absl::ConsumePrefix(&rest, "[");
+  if (!absl::ConsumePrefix(&rest, "{")) {
+    return rest.empty() ? BareCall::kMaybe : BareCall::kNo;
+  }
+  absl::ConsumePrefix(&rest, "{");
+  if (absl::StartsWith(rest, kFirstKey)) return BareCall::kYes;
+  // Bounded, because it is asked anew for every byte.
+  return absl::StartsWith(kFirstKey, rest) && text.size() <= kMaxSpaces
+             ? BareCall::kMaybe
+             : BareCall::kNo;
+}
+
 }  // namespace
 
 void FencedCalls::Release() {
+  has_content_ = has_content_ || !held_.empty();
   writer_.PlainContent(std::exchange(spaces_, {}));
   writer_.PlainContent(std::exchange(held_, {}));
   behind_call_ = false;
@@ -52,12 +76,13 @@ void FencedCalls::Interrupt() {
   BeginLine();
   // A block around such a call goes on after it. The white space before the
   // call, which other readers drop, may have been the end of the fence's line.
-  const bool outside =
-      state_ == State::kText || (state_ == State::kFence && ticks_ < kTicks);
+  const bool outside = state_ == State::kText || state_ == State::kBareCall ||
+                       (state_ == State::kFence && ticks_ < kTicks);
   state_ = outside ? State::kText : State::kOtherBlock;
 }
 
 void FencedCalls::End() {
+  if (state_ == State::kBareCall && part_ == Part::kClose) return WriteCalls();
   // White space after a call is not content.
   if (state_ == State::kText && behind_call_) return;
   Release();
@@ -73,6 +98,8 @@ void FencedCalls::Take(char c) {
       return TakeOtherFence(c);
     case State::kCall:
       return TakeCall(c);
+    case State::kBareCall:
+      return TakeBareCall(c);
     case State::kOtherBlock:
       return TakeOtherBlock(c);
   }
@@ -94,6 +121,10 @@ void FencedCalls::TakeText(char c) {
     in_ticks_ = true;
     state_ = State::kFence;
     return;
+  }
+  if ((c == '{' || c == '[') && !has_content_) {
+    BeginBlock(State::kBareCall);
+    return TakeBareCall(c);
   }
   held_.push_back(c);
   Release();
@@ -158,7 +189,8 @@ void FencedCalls::BeginBlock(State state) {
   close_ticks_ = 0;
   reader_.reset();
   calls_.reset();
-  if (state == State::kCall) {
+  is_bare_call_ = false;
+  if (state == State::kCall || state == State::kBareCall) {
     calls_.emplace(ToolCallWriter::IdForm::kOpenAi, /*seed=*/0, offered_);
   }
 }
@@ -231,6 +263,31 @@ void FencedCalls::TakeCall(char c) {
     return;
   }
   if (close_ticks_ == kTicks) WriteCalls();
+}
+
+void FencedCalls::TakeBareCall(char c) {
+  if (part_ == Part::kClose && c == '\n') {
+    WriteCalls();
+    return TakeText(c);
+  }
+  held_.push_back(c);
+  const BareCall begins =
+      is_bare_call_ ? BareCall::kYes : BeginsBareCall(held_);
+  is_bare_call_ = begins == BareCall::kYes;
+  const bool ends_fence = part_ == Part::kClose && c == kTick;  // of none
+  if (begins != BareCall::kNo && !ends_fence && TakeValue(c) &&
+      held_.size() <= ToolCallParser::kMaxHeldBytes) {
+    return;
+  }
+  // All of it is content; this byte may begin a fence.
+  held_.pop_back();
+  const size_t line = held_.rfind('\n');
+  line_start_ = line != std::string::npos &&
+                held_.find_first_not_of(" \t\r", line + 1) == std::string::npos;
+  Release();
+  state_ = State::kText;
+  has_content_ = true;
+  TakeText(c);
 }
 
 void FencedCalls::WriteCalls() {

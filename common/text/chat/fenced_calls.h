@@ -11,6 +11,9 @@
 // blocks of other languages with all that is in them, blocks without an end,
 // and blocks of more than kMaxHeldBytes.
 //
+// An answer may also begin with such a call without a fence, on lines of its
+// own and with "name" as its first key; further calls may follow it.
+//
 // A block is held back only while it may still be a call.
 //
 // Owned by one thread.
@@ -47,6 +50,7 @@ class FencedCalls {
     kFence,       // three backticks and `json`, as far as they have come
     kOtherFence,  // the line of a fence whose block is no call
     kCall,        // inside of a block that may be a call
+    kBareCall,    // the same without a fence
     kOtherBlock,  // inside of one that is not
   };
   // The part of a block that comes next.
@@ -56,6 +60,7 @@ class FencedCalls {
   void TakeFence(char c);
   void TakeOtherFence(char c);
   void TakeCall(char c);
+  void TakeBareCall(char c);
   void TakeOtherBlock(char c);
 
   // Follows the lines of a block to its closing fence: at least as many
@@ -73,12 +78,14 @@ class FencedCalls {
   ToolCallWriter& writer_;
   const ToolNames& offered_;
   State state_ = State::kText;
-  bool line_start_ = true;    // only blanks so far on a line of text
-  bool behind_call_ = false;  // only white space since a block that was a call
-  std::string spaces_;        // white space before what comes next
-  std::string held_;          // of a block, from its fence
-  size_t ticks_ = 0;          // of the opening fence
-  bool in_ticks_ = false;     // its backticks may go on
+  bool line_start_ = true;     // only blanks so far on a line of text
+  bool has_content_ = false;   // the writer has some, other than white space
+  bool is_bare_call_ = false;  // what is held begins one
+  bool behind_call_ = false;   // only white space since a block that was a call
+  std::string spaces_;         // white space before what comes next
+  std::string held_;           // of a block, from its fence
+  size_t ticks_ = 0;           // of the opening fence
+  bool in_ticks_ = false;      // its backticks may go on
   // The current line of a block: backticks at its beginning, whether they may
   // go on, and whether anything but blanks stands beside them.
   size_t line_ticks_ = 0;

@@ -232,6 +232,67 @@ TEST(FencedCallsTest, AnswersWithoutACallAreTheTextWhateverItIs) {
   EXPECT_GT(texts, 10'000);
 }
 
+// Calls without a fence; Llama's form reads them itself.
+TEST(FencedCallsTest, AnAnswerOfCallsAloneNeedsNoFence) {
+  const std::string call = "f|{\"x\": 1}";
+  const std::string doubled = "{{\"name\": \"f\", \"arguments\": {\"x\": 1}}}";
+  const Case cases[] = {
+      {kCallOfF, "", {call}},
+      {absl::StrCat("\n ", kCallOfF, " \n"), "", {call}},
+      {doubled, "", {call}},
+      {absl::StrCat(doubled, "\n", kCallOfF), "", {call, call}},
+      {absl::StrCat("[", kCallOfF, ", ", doubled, "]"), "", {call, call}},
+      {absl::StrCat(kCallOfF, "\nI wait."), "\nI wait.", {call}},
+      {absl::StrCat("```json\n", doubled, "\n```"), "", {call}},
+      {absl::StrCat("<tool_call>\n", doubled, "\n</tool_call>"), "", {call}},
+      // No call, or not alone.
+      {absl::StrCat(kCallOfF, " is a call."),
+       absl::StrCat(kCallOfF, " is a call."),
+       {}},
+      {absl::StrCat(kCallOfF, "```"), absl::StrCat(kCallOfF, "```"), {}},
+      {absl::StrCat("I call\n", kCallOfF),
+       absl::StrCat("I call\n", kCallOfF),
+       {}},
+      {"{{\"name\": \"f\", \"arguments\": {}}",
+       "{{\"name\": \"f\", \"arguments\": {}}",
+       {}},
+      {"{\"arguments\": {}, \"name\": \"f\"}",
+       "{\"arguments\": {}, \"name\": \"f\"}",
+       {}},
+      {"{\"name\": \"h\", \"arguments\": {}}",
+       "{\"name\": \"h\", \"arguments\": {}}",
+       {}},
+      {"[1]\n```json\n{\"name\": \"f\", \"arguments\": {}}\n```",
+       "[1]",
+       {"f|{}"}},
+  };
+  for (const ToolCallForm form :
+       {ToolCallForm::kHermes, ToolCallForm::kMistral}) {
+    for (const Case& c : cases) {
+      const bool tagged = c.text.starts_with("<tool_call>");
+      if (tagged && form != ToolCallForm::kHermes) continue;
+      std::vector<std::string> bytes;
+      for (const char byte : c.text) bytes.push_back(std::string(1, byte));
+      for (const auto& pieces : {std::vector<std::string>{c.text}, bytes}) {
+        const Joined joined = Parse(form, pieces);
+        EXPECT_EQ(joined.calls, c.calls) << c.text;
+        EXPECT_EQ(joined.content, c.content) << c.text;
+        EXPECT_FALSE(joined.cut_off) << c.text;
+      }
+    }
+  }
+}
+
+TEST(FencedCallsTest, JsonThatIsNoCallIsNotHeldBack) {
+  for (const std::string& start :
+       {std::string("{\"city\""), std::string("[{\"a\""),
+        absl::StrCat("{", std::string(70, ' '))}) {
+    const auto parser =
+        ToolCallParser::Create(ToolCallForm::kHermes, 1, Offered());
+    EXPECT_EQ(parser->Add(start).content, start);
+  }
+}
+
 TEST(FencedCallsTest, WithoutToolsNothingIsACallOrHeldBack) {
   const ToolNames none;
   for (const ToolCallForm form : kForms) {
