@@ -278,7 +278,7 @@ TEST_F(GenerateCommandTest, BadConstraintsAreRefusedByName) {
                 "--grammar: ");
   const std::string schema = dir_.Write("schema.json", R"({"type": 3})");
   ExpectRefused({"--prompt", "a", "--json-schema", schema}, invalid,
-                "constraint: ");
+                "--json-schema: ");
   const Ran two =
       Local({"--prompt", "a", "--json-schema", schema, "--regex", "a"});
   EXPECT_NE(two.exit_status, 0);
