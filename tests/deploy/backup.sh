@@ -29,7 +29,7 @@ sql() { psql -qXAt -v ON_ERROR_STOP=1 "$FORETOKEN_POSTGRES_URL" "$@"; }
 crest() { "$bin/foretoken" crest "$@" 2>>"$scratch/crest.log"; }
 # serving: the version that crest serves.
 serving() {
-  curl -sf "http://127.0.0.1:$(metrics_port_of crest)/metrics" |
+  python3 -B tests/deploy/ask.py "http://127.0.0.1:$(metrics_port_of crest)/metrics" |
     awk '/^foretoken_crest_version\{/ {print $2}'
 }
 

@@ -3,12 +3,16 @@ cert-manager for, and that of k8s/certificate. All have the names by which the
 services call each other, and a service serves with the chart's own."""
 
 import base64
+import contextlib
+import http.server
 import json
 import pathlib
 import re
 import subprocess
 import sys
 import tempfile
+import threading
+import time
 
 import chart
 from features import Manifests
@@ -128,6 +132,99 @@ def trial_problems(names, folder):
     return problems
 
 
+class Cluster(http.server.BaseHTTPRequestHandler):
+    """What Helm asks a cluster that has one Secret, `server.secret`, or none."""
+
+    def do_GET(self):  # pylint: disable=invalid-name
+        """Answers like the API server."""
+        secret = self.server.secret
+        path = "/api/v1/namespaces/foretoken/secrets/foretoken-tls"
+        found = {
+            "/version": {"major": "1", "minor": "29", "gitVersion": "v1.29.0"},
+            "/api": {"kind": "APIVersions", "versions": ["v1"]},
+            "/apis": {"kind": "APIGroupList", "apiVersion": "v1", "groups": []},
+            "/api/v1": {"kind": "APIResourceList", "groupVersion": "v1", "resources": [
+                {"name": "secrets", "singularName": "secret", "namespaced": True,
+                 "kind": "Secret", "verbs": ["get"]}]},
+            **({path: secret} if secret else {})}.get(self.path.partition("?")[0])
+        missing = {"kind": "Status", "apiVersion": "v1", "status": "Failure",
+                   "reason": "NotFound", "code": 404}
+        body = json.dumps(found or missing).encode()
+        self.send_response(200 if found else 404)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format, *args):  # pylint: disable=redefined-builtin
+        """No line for a request."""
+
+
+@contextlib.contextmanager
+def upgrades():
+    """upgrade(SECRET, ARGUMENT...): the Secret that an upgrade makes of the one that
+    the cluster has."""
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Cluster) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+
+        def upgrade(secret, *arguments):
+            server.secret = secret
+            made, = chart.objects(run(
+                tool("helm"), "template", "foretoken", chart.CHART, "--namespace",
+                "foretoken", "--set", "tls.generate=true", "-s",
+                "templates/certificate.yaml", "--dry-run=server", "--kube-apiserver",
+                f"http://127.0.0.1:{server.server_address[1]}", *arguments))
+            return made
+        yield upgrade
+        server.shutdown()
+
+
+def kept_problems():
+    """An upgrade keeps the chart's certificate while it has the names and 30 days, and
+    makes another one otherwise."""
+    problems, day = [], 86400
+    with upgrades() as upgrade, tempfile.TemporaryDirectory() as scratch:
+        first = upgrade(None)
+        expires = int(first["metadata"]["annotations"]["foretoken/certificate-expires"])
+        folder = written(first, pathlib.Path(scratch))
+        for seconds, fails in ((-60, False), (60, True)):
+            run(tool("openssl"), "x509", "-noout", "-checkend",
+                round(expires - time.time()) + seconds, "-in", folder / "tls.crt",
+                fails=fails)
+
+        def altered(**annotations):
+            secret = json.loads(json.dumps(first))
+            secret["metadata"]["annotations"] = {
+                name: text for name, text in {
+                    **secret["metadata"]["annotations"],
+                    **{f"foretoken/certificate-{key}": value
+                       for key, value in annotations.items()}}.items() if text}
+            return secret
+        now = round(time.time())
+        lacking = altered()
+        del lacking["data"]["tls.key"]
+        renamed = ["--set", "tls.serverName=one.name"]
+        for what, secret, arguments, kept in (
+                ("nothing changed", first, [], True),
+                ("31 days left", altered(expires=str(now + 31 * day)), [], True),
+                ("29 days left", altered(expires=str(now + 29 * day)), [], False),
+                ("it has expired", altered(expires=str(now - day)), [], False),
+                ("another name", first, renamed, False),
+                ("no annotations", altered(names="", expires=""), [], False),
+                ("no key", lacking, [], False)):
+            made = upgrade(secret, *arguments)
+            if (made["data"] == secret["data"]) != kept:
+                problems.append(f"an upgrade, {what}: kept {not kept}, want {kept}")
+            annotations = secret["metadata"].get("annotations")
+            if kept and made["metadata"]["annotations"] != annotations:
+                problems.append(f"an upgrade, {what}: other annotations")
+            if not kept:
+                written(made, folder)
+                problems += pair_problems(f"an upgrade, {what}", folder,
+                                          issued(*arguments))
+    return problems
+
+
 def check_certificates(binaries):
     problems = []
     names = issued()
@@ -139,6 +236,16 @@ def check_certificates(binaries):
         problems.append("another name of the release is not in its certificate")
     if not missing_names(other, names):
         problems.append("not seen: a name that a certificate does not have")
+    without = chart.template("--set", "tls.issuer=null")
+    if any(one["kind"] == "Certificate" for one in chart.objects(without)):
+        problems.append("a Certificate without an issuer")
+    certificate, = chart.objects(chart.template(
+        "--set", "tls.issuer.name=1.0,tls.issuer.kind=ClusterIssuer", "-s",
+        "templates/certificate.yaml"))
+    if certificate["spec"]["issuerRef"] != {"name": "1.0", "kind": "ClusterIssuer",
+                                            "group": "cert-manager.io"}:
+        problems.append(f"issuerRef: {certificate['spec']['issuerRef']}")
+    problems += kept_problems()
     if "one.name" not in issued("--set", "tls.serverName=one.name"):
         problems.append("tls.serverName is not in the certificate")
     with tempfile.TemporaryDirectory() as scratch:

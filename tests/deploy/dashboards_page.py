@@ -93,10 +93,12 @@ class PageTest(unittest.TestCase):
     def setUpClass(cls):
         cls.page = browser.Browser(browser.find())
         cls.addClassCleanup(cls.page.close)
-        with urllib.request.urlopen(cls.url + "api/dashboards") as answer:
+        # Not through a proxy of the environment.
+        opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with opener.open(cls.url + "api/dashboards", timeout=30) as answer:
             cls.dashboards = {
-                one["uid"]: json.loads(urllib.request.urlopen(
-                    f"{cls.url}api/dashboards/{one['uid']}").read())
+                one["uid"]: json.loads(opener.open(
+                    f"{cls.url}api/dashboards/{one['uid']}", timeout=30).read())
                 for one in json.load(answer)}
 
     def setUp(self):
@@ -308,6 +310,65 @@ class PageTest(unittest.TestCase):
         self.assertEqual(self.page.text("#state"), "Paused")
         self.page.reload()
         self.page.wait("document.querySelector('#range').value === '3600'")
+
+    def answer_once(self, ending, answer):
+        """The page's next request for a path with this ending gets `answer`, JavaScript
+        of a promise of a response."""
+        self.page.evaluate("""(() => {
+          const usual = window.fetch;
+          window.fetch = (path, ...more) => {
+            if (!path.endsWith('%s')) return usual(path, ...more);
+            window.fetch = usual;
+            return %s;
+          };
+        })()""" % (ending, answer))
+
+    def refresh(self):
+        """Begins a round."""
+        self.page.evaluate("document.querySelector('#range')"
+                           ".dispatchEvent(new Event('change'))")
+
+    def test_an_answer_that_comes_late_is_dropped(self):
+        """A later one has been shown."""
+        self.open("foretoken")
+        self.page.wait("/^[0-9]+ of/.test(document.querySelector('#state')"
+                       ".textContent)")
+        shown = self.page.text("#state")
+        self.answer_once("/state", """new Promise((give) => {
+          window.giveLate = () => give(new Response(
+              JSON.stringify({variables: {}, targets: []})));
+        })""")
+        self.refresh()
+        self.page.wait("window.giveLate")
+        self.page.evaluate("document.querySelector('#state').lastElementChild"
+                           ".textContent = ''")
+        self.refresh()
+        self.page.wait("document.querySelector('#state').textContent !== ''")
+        self.page.evaluate("giveLate(); new Promise(done => setTimeout(done, 0))")
+        self.page.wait("true")
+        self.assertEqual(self.page.text("#state"), shown)
+
+    def test_a_round_that_fails_is_not_the_last(self):
+        """Whatever the server answered."""
+        self.open("foretoken")
+        self.look_at(2, ("ok", "empty", "error"))
+        self.answer_once("/state", "Promise.resolve(new Response('null'))")
+        self.refresh()
+        self.wait_for_refresh(2)
+        self.assertTrue(any("TypeError" in one for one in self.page.complaints),
+                        self.page.complaints)
+        self.page.complaints.clear()
+
+    def test_a_dashboard_that_cannot_be_opened_is_named(self):
+        """The other one stays."""
+        self.open("foretoken")
+        self.answer_once("/foretoken-capacity", "Promise.resolve(new Response("
+                         "'{\"error\": \"It is gone.\"}', {status: 404}))")
+        self.page.evaluate("document.querySelector('#pause').click()")
+        self.page.click("#dashboards [data-uid=foretoken-capacity]")
+        self.page.wait("document.querySelector('#trouble').textContent"
+                       ".includes('It is gone.')")
+        self.assertIn("dashboard=foretoken&", self.page.evaluate("location.search"))
 
     def test_what_is_missing_is_said(self):
         """Without Prometheus; and where it has no such series."""

@@ -2,6 +2,8 @@
 refuses. A stand-in for Prometheus keeps the queries that reach it.
 """
 
+import base64
+import contextlib
 import http.client
 import http.server
 import json
@@ -25,6 +27,14 @@ SCRAPE_S = 2
 PANEL = "/api/dashboards/foretoken/panels/2"
 
 
+# Data of other shapes than those of Prometheus.
+UNUSUAL = [None, 1, [], {"result": None}, {"result": {"a": 1}}, {"result": [1]},
+           {"result": [{"metric": {}}]}, {"result": [{"metric": [], "values": []}]},
+           *({"result": [{"metric": {}, "values": values}]} for values in (
+               1, [1], [[1]], [["1", "2"]], [[1, None]], [[1, []]],
+               [[float("inf"), "1"]]))]
+
+
 class StandIn(http.server.BaseHTTPRequestHandler):
     """Answers like Prometheus; `server.answer` replaces an answer."""
 
@@ -33,6 +43,9 @@ class StandIn(http.server.BaseHTTPRequestHandler):
         path, _, query = self.path.partition("?")
         parameters = dict(urllib.parse.parse_qsl(query))
         self.server.asked.append((path, parameters))
+        if self.server.password is not None and self.headers["Authorization"] != (
+                "Basic " + base64.b64encode(self.server.password.encode()).decode()):
+            self.server.answer = (401, b"Unauthorized")
         status, body = self.server.answer or (200, {
             "status": "success", "data": self.usual(path, parameters)})
         if isinstance(body, dict):
@@ -86,7 +99,7 @@ class ServerTest(unittest.TestCase):
 
     def setUp(self):
         self.stand_in.asked = []
-        self.stand_in.answer = None
+        self.stand_in.answer = self.stand_in.password = None
 
     def get(self, path, method="GET", host=None):
         """(status, headers, body) of a path that is sent as it is."""
@@ -261,6 +274,39 @@ class ServerTest(unittest.TestCase):
         for host in ("localhost:8081", "127.0.0.1", "[::1]:9"):
             self.assertEqual(self.get("/", host=host)[0], 200)
 
+    def test_refused_connections_are_closed(self):
+        """Those of the page are kept."""
+        self.assertEqual(self.get("/", host="example.org")[1]["Connection"], "close")
+        self.assertIsNone(self.get("/")[1]["Connection"])
+
+    def test_idle_connections_make_room(self):
+        """Those that say nothing, and those that are kept after an answer."""
+        with contextlib.ExitStack() as stack:
+            def connect(text):
+                connection = stack.enter_context(
+                    socket.create_connection(self.server.server_address, timeout=30))
+                connection.sendall(text)
+                return connection
+            kept = connect(b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+            self.assertIn(b"200", kept.recv(1 << 16))
+            silent = [connect(b"GET / HTTP/1.1\r\n")
+                      for _ in range(2 * serve.MAX_CONNECTIONS)]
+            self.assertEqual(self.get("/")[0], 200)
+            # The oldest are gone.
+            while kept.recv(1 << 16):
+                pass
+            self.assertEqual(silent[0].recv(1), b"")
+
+    def test_prometheus_is_asked_with_the_password(self):
+        """That of --password-file; a refusal is told."""
+        self.stand_in.password = "foretoken:secret"
+        self.addCleanup(setattr, self.stand_in, "password", None)
+        url = f"http://127.0.0.1:{self.stand_in.server_address[1]}"
+        self.assertTrue(prometheus.Prometheus(url, "secret").now("up"))
+        for password in ("other", None):
+            with self.assertRaisesRegex(prometheus.Failure, "password"):
+                prometheus.Prometheus(url, password).now("up")
+
     def test_only_reading_is_possible(self):
         """Other methods are not known; HEAD has no body."""
         for method in ("POST", "PUT", "DELETE", "OPTIONS", "CONNECT"):
@@ -285,6 +331,9 @@ class ServerTest(unittest.TestCase):
                  "too many samples"),
                 ((200, b"<html>"), "is not a Prometheus"),
                 ((200, [1]), None), ((200, {"status": "success"}), None),
+                *(((200, {"status": "success", "data": data}), None)
+                  for data in UNUSUAL),
+                ((200, b"[" * 100000), None),
                 ((200, b" " * (prometheus.MAX_ANSWER_BYTES + 1)), "too large")):
             if isinstance(answer[1], list):
                 answer = (200, json.dumps(answer[1]).encode())

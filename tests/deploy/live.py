@@ -27,13 +27,15 @@ from tools import ROOT, report
 
 # A loaded machine may take this long until something shows.
 PATIENCE_SECONDS = 90
+# Not through a proxy of the environment.
+OPENER = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 
 def get(url, path, **parameters):
     query = urllib.parse.urlencode(parameters)
     try:
-        with urllib.request.urlopen(f"{url}/api/v1/{path}?{query}",
-                                    timeout=30) as answer:
+        with OPENER.open(f"{url}/api/v1/{path}?{query}",
+                         timeout=30) as answer:
             return json.load(answer)["data"]
     except urllib.error.HTTPError as error:
         return {"error": error.read().decode()[:300]}

@@ -76,8 +76,11 @@ def hold_engine(pid, page):
                        None) != 0:
             sys.exit(f"ptrace: {os.strerror(ctypes.get_errno())}")
 
+    # Not through a proxy of the environment.
+    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
     def hangs():
-        with urllib.request.urlopen(page, timeout=10) as answer:
+        with opener.open(page, timeout=10) as answer:
             return b"foretoken_engine_hangs 1" in answer.read()
 
     others = set()

@@ -6,7 +6,7 @@ if ! command -v redis-server >/dev/null ||
   echo "SKIPPED: PostgreSQL or Redis is not installed (tools/deps)"
   exit 77
 fi
-scratch=$(mktemp -d)
+scratch=$(realpath "$(mktemp -d)")
 mkdir "$scratch/corpus"
 cp "$(ls -d /usr/lib/python3.*/ | sort -V | tail -1)"/{heapq,bisect,textwrap}.py \
   "$scratch/corpus"

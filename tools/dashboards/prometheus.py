@@ -4,6 +4,7 @@ Answers are bounded in bytes, time and number; `Failure` says what went wrong in
 sentence for people.
 """
 
+import base64
 import http.client
 import json
 import math
@@ -29,10 +30,16 @@ def reason(error):
     return (getattr(error, "strerror", None) or str(error))[:100]
 
 
-class Prometheus:
-    """The server at http://HOST:PORT; a path before /api is kept."""
+def labels_of(one):
+    """The labels of a series."""
+    return {name: str(value) for name, value in one["metric"].items()}
 
-    def __init__(self, url):
+
+class Prometheus:
+    """The server at http://HOST:PORT; a path before /api is kept. With a password, it
+    asks as the user foretoken."""
+
+    def __init__(self, url, password=None):
         parts = urllib.parse.urlsplit(url)
         if parts.scheme != "http" or not parts.hostname or parts.query:
             raise ValueError(f"{url}: want http://HOST:PORT")
@@ -40,17 +47,26 @@ class Prometheus:
         self._path = parts.path.rstrip("/")
         self._slots = threading.BoundedSemaphore(MAX_QUERIES)
         self.address = parts.netloc
+        self._headers = {}
+        if password is not None:
+            pair = base64.b64encode(f"foretoken:{password}".encode()).decode()
+            self._headers["Authorization"] = f"Basic {pair}"
 
-    def _get(self, path, **parameters):
-        """The `data` of an answer."""
+    def _get(self, path, read, **parameters):
+        """read(data) of an answer's `data`; other shapes than `read` expects are a
+        Failure."""
         if not self._slots.acquire(timeout=TIMEOUT_S):
             raise Failure("Prometheus is too slow: too many queries wait.")
         connection = http.client.HTTPConnection(self._host, self._port,
                                                 timeout=TIMEOUT_S)
         try:
             connection.request("GET", f"{self._path}/api/v1/{path}?" +
-                               urllib.parse.urlencode(parameters))
+                               urllib.parse.urlencode(parameters),
+                               headers=self._headers)
             answer = connection.getresponse()
+            if answer.status in (401, 403):
+                raise Failure(f"Prometheus at {self.address} wants another password "
+                              "(--password-file).", unreachable=True)
             text = answer.read(MAX_ANSWER_BYTES + 1)
             if len(text) > MAX_ANSWER_BYTES:
                 raise Failure("Prometheus' answer is too large.")
@@ -58,11 +74,12 @@ class Prometheus:
             if content.get("status") != "success":
                 raise Failure("Prometheus refuses the query: "
                               f"{str(content.get('error'))[:300]}")
-            return content["data"]
+            return read(content["data"])
         except (OSError, http.client.HTTPException) as error:
             raise Failure(f"Prometheus does not answer at {self.address} "
                           f"({reason(error)}).", unreachable=True) from error
-        except (ValueError, KeyError, AttributeError) as error:
+        except (ValueError, KeyError, AttributeError, TypeError, IndexError,
+                OverflowError, RecursionError) as error:
             raise Failure(f"The server at {self.address} is not a Prometheus.",
                           unreachable=True) from error
         finally:
@@ -72,25 +89,28 @@ class Prometheus:
     def series(self, query, window):
         """([(labels, values)], left out) of a query over a window. Values are
         [window.count]; None where there is no finite number. At most MAX_SERIES."""
-        result = self._get("query_range", query=query, start=window.start,
-                           end=window.end, step=window.step,
-                           timeout=f"{TIMEOUT_S}s")["result"]
-        found = []
-        for one in result[:MAX_SERIES]:
-            values = [None] * window.count
-            for when, text in one["values"]:
-                index = round((when - window.start) / window.step)
-                number = float(text)
-                if 0 <= index < window.count and math.isfinite(number):
-                    values[index] = number
-            found.append((one["metric"], values))
-        return found, max(0, len(result) - MAX_SERIES)
+        def read(data):
+            result, found = data["result"], []
+            for one in result[:MAX_SERIES]:
+                values = [None] * window.count
+                for when, text in one["values"]:
+                    index = round((when - window.start) / window.step)
+                    number = float(text)
+                    if 0 <= index < window.count and math.isfinite(number):
+                        values[index] = number
+                found.append((labels_of(one), values))
+            return found, max(0, len(result) - MAX_SERIES)
+        return self._get("query_range", read, query=query, start=window.start,
+                         end=window.end, step=window.step, timeout=f"{TIMEOUT_S}s")
 
     def now(self, query):
         """[(labels, value)] of a query now."""
-        return [(one["metric"], float(one["value"][1]))
-                for one in self._get("query", query=query)["result"][:MAX_SERIES]]
+        return self._get("query", lambda data: [
+            (labels_of(one), float(one["value"][1]))
+            for one in data["result"][:MAX_SERIES]], query=query)
 
     def label_values(self, metric, label):
         """The label's values in the metric's series."""
-        return self._get(f"label/{label}/values", **{"match[]": metric})
+        return self._get(f"label/{label}/values",
+                         lambda data: [str(value) for value in data],
+                         **{"match[]": metric})

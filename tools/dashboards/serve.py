@@ -2,7 +2,8 @@
 """Shows the Grafana dashboards of the chart without Grafana.
 
     serve.py [--listen 127.0.0.1:8081] [--prometheus http://127.0.0.1:9106]
-             [--scrape-interval SECONDS] [--dashboards FOLDER]
+             [--password-file FILE] [--scrape-interval SECONDS]
+             [--dashboards FOLDER]
 
 Serves one page on the loopback interface, the dashboards' JSON, and the answers of
 Prometheus to the queries of their panels and to no others:
@@ -14,15 +15,18 @@ Prometheus to the queries of their panels and to no others:
     GET /api/dashboards/UID/panels/ID?range=SECONDS&points=N[&var-NAME=VALUE...]
                                     the panel's series over the last SECONDS
 
+--password-file has the password of Prometheus' user `foretoken`, if it asks for one.
 --scrape-interval is Prometheus' own, from which $__rate_interval follows (2).
 tools/up --dashboards starts both.
 """
 
 import argparse
+import contextlib
 import http.server
 import json
 import pathlib
 import re
+import socket
 import sys
 import threading
 import time
@@ -34,7 +38,7 @@ from prometheus import Failure, Prometheus
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
 MAX_CONNECTIONS = 64
-IDLE_S = 30
+IDLE_S = 5
 MAX_QUERY_CHARS = 4096
 
 # All that is served of the page; a path is looked up here, never in a folder.
@@ -160,10 +164,13 @@ class Handler(http.server.BaseHTTPRequestHandler):
 
     def _respond(self, with_body):
         kind = "application/json"
+        self.server.begin(self.connection)
         try:
             path, _, query = self.path.partition("?")
             if not _LOOPBACK.fullmatch(self.headers.get("Host", "")):
                 status, body = 403, {"error": "want a Host of the loopback interface"}
+                # Connections of a stranger's page are not kept.
+                self.close_connection = True
             elif path in self.server.parts:
                 body, kind = self.server.parts[path]
                 status = 200
@@ -188,40 +195,76 @@ class Handler(http.server.BaseHTTPRequestHandler):
                             ("Cross-Origin-Opener-Policy", "same-origin"),
                             ("Cache-Control", "no-store")):
             self.send_header(name, value)
+        if self.close_connection:
+            self.send_header("Connection", "close")
         self.end_headers()
         if with_body:
             self.wfile.write(body)
+        self.server.end(self.connection)
 
     def log_message(self, format, *args):  # pylint: disable=redefined-builtin
         """No line for a request."""
 
 
 class Server(http.server.ThreadingHTTPServer):
-    """Listens on the loopback interface; port 0 is one that is free. Connections
-    above MAX_CONNECTIONS are closed at once."""
+    """Listens on the loopback interface; port 0 is one that is free. A connection above
+    MAX_CONNECTIONS takes the place of the one that has waited longest for a request;
+    where all are being answered, it is closed at once."""
 
     daemon_threads = True
+    request_queue_size = MAX_CONNECTIONS
 
     def __init__(self, port, answers):
         self.answers = answers
         self.parts = {path: ((HERE / "page" / name).read_bytes(), kind)
                       for path, (name, kind) in PARTS.items()}
-        self._slots = threading.BoundedSemaphore(MAX_CONNECTIONS)
+        self._lock = threading.Lock()
+        # Connections, and those of them without a request, oldest first.
+        self._open, self._idle = set(), {}
         super().__init__(("127.0.0.1", port), Handler)
+
+    def begin(self, connection):
+        """A request has come."""
+        with self._lock:
+            self._idle.pop(connection, None)
+
+    def end(self, connection):
+        """It is answered."""
+        with self._lock:
+            if connection in self._open:
+                self._idle[connection] = None
 
     def process_request(self, request, client_address):
         """Starts a thread, or closes the connection."""
-        if not self._slots.acquire(blocking=False):
+        with self._lock:
+            full = len(self._open) >= MAX_CONNECTIONS
+            oldest = next(iter(self._idle), None) if full else None
+            if oldest is not None:
+                self._forget(oldest)
+                full = False
+            if not full:
+                self._open.add(request)
+                self._idle[request] = None
+        if oldest is not None:
+            # Its thread sees the end and closes it.
+            with contextlib.suppress(OSError):
+                oldest.shutdown(socket.SHUT_RDWR)
+        if full:
             self.shutdown_request(request)
             return
         super().process_request(request, client_address)
+
+    def _forget(self, connection):
+        self._open.discard(connection)
+        self._idle.pop(connection, None)
 
     def process_request_thread(self, request, client_address):
         """Serves a connection until its end."""
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._slots.release()
+            with self._lock:
+                self._forget(request)
 
     def handle_error(self, request, client_address):
         """Clients that go away are usual; anything else is logged."""
@@ -252,13 +295,17 @@ def main():
                         metavar="127.0.0.1:PORT")
     parser.add_argument("--prometheus", default="http://127.0.0.1:9106",
                         metavar="URL")
+    parser.add_argument("--password-file", type=pathlib.Path, metavar="FILE")
     parser.add_argument("--scrape-interval", type=scrape_interval, default=2,
                         metavar="SECONDS")
     parser.add_argument("--dashboards", type=pathlib.Path, metavar="FOLDER",
                         default=ROOT / "helm/foretoken/dashboards")
     options = parser.parse_args()
     try:
-        answers = Answers(Catalog(options.dashboards), Prometheus(options.prometheus),
+        password = (options.password_file.read_text(encoding="utf-8").strip()
+                    if options.password_file else None)
+        answers = Answers(Catalog(options.dashboards),
+                          Prometheus(options.prometheus, password),
                           options.scrape_interval)
         server = Server(options.listen, answers)
     except (OSError, ValueError, KeyError) as error:

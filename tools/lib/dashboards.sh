@@ -21,13 +21,18 @@ need_dashboards() {
   done
 }
 
+# yaml_quoted TEXT: as a YAML string.
+yaml_quoted() { printf "'%s'" "${1//\'/\'\'}"; }
+
 # Prints the configuration of Prometheus: the services and the gateway, each a job
 # with the label `namespace` that the dashboards select by, and the chart's rules.
 prometheus_config() {
-  local part
+  local part rules
+  # Prometheus takes the path for a pattern.
+  rules=$(sed 's/[][*?\\]/\\&/g' <<<"$PWD/helm/foretoken/rules/foretoken.yaml")
   echo "global: {scrape_interval: ${scrape_interval}s, scrape_timeout: ${scrape_interval}s," \
     "evaluation_interval: 15s}"
-  echo "rule_files: ['$PWD/helm/foretoken/rules/foretoken.yaml']"
+  echo "rule_files: [$(yaml_quoted "$rules")]"
   echo "scrape_configs:"
   for part in "${services[@]}" "$http_service"; do
     echo "- job_name: $part"
@@ -38,38 +43,53 @@ prometheus_config() {
   done
 }
 
-# Prints the page's pid if it runs. Its program is Python, so its arguments count.
-page_pid() {
-  local pid=
-  [ ! -f "$run/dashboards.pid" ] || read -r pid <"$run/dashboards.pid" || true
-  tr '\0' '\n' 2>/dev/null <"/proc/${pid:-none}/cmdline" |
-    grep -qx "tools/dashboards/serve.py" || return 0
-  printf '%s' "$pid"
-}
+# make_password: makes the password that Prometheus asks everybody for, once, and its
+# bcrypt hash for --web.config.file. Without it, a page of a stranger could read
+# Prometheus through a name that it resolves to 127.0.0.1.
+make_password() (
+  umask 077
+  [ -s "$run/prometheus.password" ] && [ -s "$run/prometheus.web.yaml" ] && return
+  head -c 24 /dev/urandom | base64 >"$run/prometheus.password"
+  # A cheap hash: nobody guesses 24 random bytes, and every query is checked.
+  python3 - "$run/prometheus.password" >"$run/prometheus.web.yaml" <<'PYTHON'
+import ctypes, secrets, string, sys
+with open(sys.argv[1], "rb") as file:
+    password = file.read().strip()
+digits = "./" + string.ascii_letters + string.digits
+# The last digit of a salt has only two bits.
+salt = "".join(secrets.choice(digits) for _ in range(21)) + secrets.choice(".Oeu")
+crypt = ctypes.CDLL("libcrypt.so.1").crypt
+crypt.restype = ctypes.c_char_p
+hashed = crypt(password, f"$2b$05${salt}".encode())
+if not hashed or not hashed.startswith(b"$2b$"):
+    sys.exit("libcrypt.so.1 makes no bcrypt hashes")
+print(f"basic_auth_users: {{foretoken: '{hashed.decode()}'}}")
+PYTHON
+)
 
-# is_ready PORT PATH: whether a server of this machine answers 200.
-is_ready() {
-  local answer
+# answers_200 PORT PATH [USER]: whether a server of this machine answers 200 within two
+# seconds, to USER with the password of Prometheus.
+answers_200() {
+  local answer header=
+  [ -z "${3:-}" ] || header="Authorization: Basic $(printf '%s:%s' "$3" \
+    "$(<"$run/prometheus.password")" | base64 -w0)"$'\r\n'
   answer=$( (
     exec 3<>"/dev/tcp/127.0.0.1/$1"
-    printf 'GET %s HTTP/1.0\r\nHost: 127.0.0.1\r\n\r\n' "$2" >&3
-    head -n 1 <&3
+    printf 'GET %s HTTP/1.0\r\nHost: 127.0.0.1\r\n%s\r\n' "$2" "$header" >&3
+    IFS= read -r -t 2 line <&3 && printf '%s' "$line"
   ) 2>/dev/null) || return 1
   [[ $answer == *' 200 '* ]]
 }
 
-# await_dashboards NAME PORT PATH PID...: waits until it answers, while the command
-# PID... prints the pid of the process that was started.
+# await_dashboards NAME PORT PATH [USER]: waits until the process that was started
+# listens and answers.
 await_dashboards() {
-  local name=$1 port=$2 path=$3 begin=$SECONDS
-  shift 3
-  until is_ready "$port" "$path" && [ -n "$("$@")" ]; do
-    # A process has two seconds to become its program.
-    if [ $((SECONDS - begin)) -ge 60 ] ||
-      { [ $((SECONDS - begin)) -gt 2 ] && [ -z "$("$@")" ]; }; then
-      echo "$name does not serve; the end of its log:" >&2
-      tail -n 5 "$run/$name.log" >&2
-      return 1
+  local name=$1 port=$2 deadline=$((SECONDS + 60)) pid
+  shift
+  until pid=$(pid_of "$name") && [ -n "$pid" ] && listens "$pid" "$port" &&
+    answers_200 "$@"; do
+    if has_ended "$name" || [ "$SECONDS" -ge "$deadline" ]; then
+      fail_with "$name does not serve on port $port" "$run/$name.log" || return 1
     fi
     sleep 0.1
   done
@@ -78,35 +98,33 @@ await_dashboards() {
 # Starts what does not run, and says where the page is.
 start_dashboards() {
   need_dashboards || return 1
+  make_password || { echo "no password could be made for Prometheus" >&2; return 1; }
   prometheus_config >"$run/prometheus.yaml"
   if [ -z "$(pid_of prometheus)" ]; then
+    # The origin of no page is `none`.
     in_background prometheus prometheus --config.file="$run/prometheus.yaml" \
       --log.level=warn --storage.tsdb.path="$run/prometheus.data" \
       --storage.tsdb.retention.time=7d --storage.tsdb.retention.size=512MB \
-      --web.listen-address="127.0.0.1:$prometheus_port"
+      --web.listen-address="127.0.0.1:$prometheus_port" \
+      --web.config.file="$run/prometheus.web.yaml" \
+      --web.cors.origin=none
   else
     kill -HUP "$(pid_of prometheus)"
   fi
-  await_dashboards prometheus "$prometheus_port" /-/ready pid_of prometheus || return 1
-  [ -n "$(page_pid)" ] ||
+  await_dashboards prometheus "$prometheus_port" /-/ready foretoken || return 1
+  [ -n "$(pid_of dashboards)" ] ||
     in_background dashboards python3 -B tools/dashboards/serve.py \
       --listen "127.0.0.1:$dashboards_port" \
       --prometheus "http://127.0.0.1:$prometheus_port" \
+      --password-file "$run/prometheus.password" \
       --scrape-interval "$scrape_interval"
-  await_dashboards dashboards "$dashboards_port" / page_pid || return 1
+  await_dashboards dashboards "$dashboards_port" / || return 1
   # Not on stdout, which is for the environment of clients.
   echo "dashboards: http://127.0.0.1:$dashboards_port/" >&2
 }
 
 # Stops both; what Prometheus has stored is kept.
 stop_dashboards() {
-  local pid
-  pid=$(page_pid)
-  [ -z "$pid" ] || kill "$pid" 2>/dev/null || true
-  for _ in $(seq 100); do
-    [ -n "$(page_pid)" ] || break
-    sleep 0.1
-  done
-  rm -f "$run/dashboards.pid"
+  stop dashboards
   stop prometheus
 }

@@ -33,8 +33,9 @@ tokenizer_bytes() {
     head -c 16777216 "$target" 2>/dev/null
   fi
 }
-# Files made with the target's tokenizer are named after it.
-vocabulary=$(tokenizer_bytes | cksum | cut -d' ' -f1)
+# Files made with the target's tokenizer are named after it. check_models names a
+# target without one; tools/down stops what runs after its target is gone.
+vocabulary=$({ tokenizer_bytes || true; } | cksum | cut -d' ' -f1)
 all_services=(verifier draft-worker trie-drafter crest orchestrator)
 # Those that the models call for, in the order in which they start.
 services=()
@@ -225,13 +226,31 @@ pid_of() {
 
 # is_part NAME PID: whether the process runs that part's program.
 is_part() {
-  local program
+  local program arguments=()
   # Not a bare return, which in a trap gives the status from before the trap.
   program=$(readlink "/proc/$2/exe" 2>/dev/null) || return 1
   case "${program##*/}" in
     foretoken-"$1"* | "$1" | "$1"-*) ;;
+    python3*)
+      # The interpreter runs more than the dashboards: the script tells.
+      [ "$1" = dashboards ] || return 1
+      mapfile -d '' -t arguments 2>/dev/null <"/proc/$2/cmdline" || return 1
+      [[ " ${arguments[*]} " == *" tools/dashboards/serve.py "* ]] || return 1
+      ;;
     *) return 1 ;;
   esac
+}
+
+# listens PID PORT: whether the process listens on the TCP port. Another program that
+# holds the port may answer in its place.
+listens() {
+  local hex inode
+  printf -v hex '%04X' "$2"
+  for inode in $(awk -v port=":$hex\$" '$4 == "0A" && $2 ~ port { print $10 }' \
+    /proc/net/tcp /proc/net/tcp6 2>/dev/null); do
+    [ -z "$(find "/proc/$1/fd" -lname "socket:\[$inode\]" 2>/dev/null)" ] || return 0
+  done
+  return 1
 }
 
 # PostgreSQL refuses to run as root; its socket must be reachable for its user.
@@ -416,19 +435,19 @@ start_all() {
 }
 
 # say_http: says what it reads to the gateway, and prints what the gateway says until
-# it closes the connection.
+# it closes the connection, for two seconds at most.
 say_http() {
   local address
   address=$(address_of "$http_service")
   if has_tls; then
-    openssl s_client -quiet -connect "$address" -CAfile "$tls_folder/ca.crt" \
+    timeout 2 openssl s_client -quiet -connect "$address" -CAfile "$tls_folder/ca.crt" \
       -verify_hostname localhost -verify_return_error 2>/dev/null
   else
     # In a shell of its own, whose end closes the connection.
     (
       exec 3<>"/dev/tcp/${address/://}"
       cat >&3
-      cat <&3
+      timeout 2 cat <&3
     )
   fi
 }
@@ -453,13 +472,29 @@ has_ended() {
     ! kill -0 "$(<"$run/$1.pid")" 2>/dev/null
 }
 
-# Waits until a part is serving, in the process that was started.
+# serves PART: whether it answers, in the process that was started.
+serves() {
+  local pid address
+  pid=$(pid_of "$1")
+  [ -n "$pid" ] || return 1
+  case $1 in
+    # On Unix sockets in folders of this set.
+    postgres | redis) ;;
+    *)
+      address=$(address_of "$1")
+      listens "$pid" "${address##*:}" || return 1
+      ;;
+  esac
+  answers "$1"
+}
+
+# Waits until a part serves.
 await_part() {
   local limit=60
   # They listen once their model is loaded, which may come from a slow disk.
   case $1 in verifier | draft-worker) limit=300 ;; esac
   local deadline=$((SECONDS + limit))
-  until answers "$1" && [ -n "$(pid_of "$1")" ]; do
+  until ! has_ended "$1" && serves "$1"; do
     if has_ended "$1"; then
       fail_with "$1 ended instead of serving" "$run/$1.log" || return 1
     elif [ "$SECONDS" -ge "$deadline" ]; then

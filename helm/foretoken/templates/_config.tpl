@@ -149,7 +149,7 @@ FORETOKEN_{{ $peer }}_TOKEN_FILE: /etc/foretoken/internal-tokens/tokens
 {{- if and $v.tls.mutual (not $v.tls.enabled) -}}
 {{- fail "tls.mutual: want tls.enabled=true" -}}
 {{- end -}}
-{{- if and $v.tls.generate (or (not $v.tls.enabled) $v.tls.issuer.name) -}}
+{{- if and $v.tls.generate (or (not $v.tls.enabled) (include "foretoken.issuer" . | fromJson).name) -}}
 {{- fail "tls.generate: want tls.enabled=true, and no tls.issuer" -}}
 {{- end -}}
 {{- if and $v.tls.enabled (not $v.tls.secretName) (not $v.tls.generate) -}}

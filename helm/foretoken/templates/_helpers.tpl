@@ -63,6 +63,12 @@ FORETOKEN_{{ . | upper | replace "-" "_" }}
 {{- ternary (printf "%s-tls" (include "foretoken.fullname" .)) .Values.tls.secretName .Values.tls.generate -}}
 {{- end -}}
 
+{{/* cert-manager's issuer, as JSON; without a name, none. */}}
+{{- define "foretoken.issuer" -}}
+{{- $issuer := default dict .Values.tls.issuer -}}
+{{- dict "name" (get $issuer "name") "kind" (default "Issuer" (get $issuer "kind")) | toJson -}}
+{{- end -}}
+
 {{/* Names of the certificate, as JSON: what the readiness probes and the services
      call each other, what clients in the cluster call orchestrator and gateway, and
      what pods of earlier versions expect during an upgrade. */}}

@@ -30,17 +30,24 @@ function say(state, text) {
   $('state').dataset.state = state;
   $('state').lastElementChild.textContent = text;
 }
+function sayUnfilled(error) {
+  say('bad', error.unreachable ? 'Not reachable' : 'Error');
+  sayTrouble(h('b', {}, 'The page cannot be filled. '), error.message);
+}
 function sayTrouble(...parts) {
   $('trouble').hidden = parts.length === 0;
   $('trouble').replaceChildren(...parts);
 }
 
-async function refreshState() {
+// For a round of refreshing; an answer that a later one has overtaken is dropped.
+async function refreshState(mine) {
   let state;
   try {
     state = await ask(`/api/dashboards/${view.uid}/state`);
+    if (mine !== round) return false;
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
+    if (mine !== round) return false;
     say('bad', error.unreachable ? 'Not reachable' : 'Error');
     sayTrouble(h('b', {}, 'No data. '), error.message, ...(error.unreachable ? [' Start it with ', h('code', {}, 'tools/up --dashboards'), '. Panels keep what they showed.'] : []));
     return false;
@@ -88,14 +95,18 @@ async function refresh() {
   const mine = ++round;
   clearTimeout(timer);
   const { uid } = view;
-  const reachable = await refreshState();
-  const waiting = [...view.visible];
-  const worker = async () => {
-    while (waiting.length > 0 && mine === round) await refreshPanel(waiting.shift(), uid);
-  };
-  // Without Prometheus, one panel is asked in order to show what it says.
-  await Promise.all(Array.from({ length: reachable ? AT_ONCE : 1 }, worker));
-  if (mine === round) schedule();
+  try {
+    const reachable = await refreshState(mine);
+    const waiting = [...view.visible];
+    const worker = async () => {
+      while (waiting.length > 0 && mine === round) await refreshPanel(waiting.shift(), uid);
+    };
+    // Without Prometheus, one panel is asked in order to show what it says.
+    await Promise.all(Array.from({ length: reachable ? AT_ONCE : 1 }, worker));
+  } finally {
+    // Also after a defect of one round.
+    if (mine === round) schedule();
+  }
 }
 
 function schedule() {
@@ -161,8 +172,20 @@ function drawBoard(dashboard) {
   }
 }
 
+let opening = 0;
+
 async function open(uid) {
-  const dashboard = await ask(`/api/dashboards/${encodeURIComponent(uid)}`);
+  const mine = ++opening;
+  let dashboard;
+  try {
+    dashboard = await ask(`/api/dashboards/${encodeURIComponent(uid)}`);
+  } catch (error) {
+    if (!(error instanceof Refusal)) throw error;
+    if (mine === opening) sayUnfilled(error);
+    return;
+  }
+  // Another one has been chosen meanwhile.
+  if (mine !== opening) return;
   view.uid = uid;
   view.variables = dashboard.templating.list.filter(({ type }) => type === 'query');
   for (const { name } of view.variables) {
@@ -224,8 +247,7 @@ async function begin() {
     await open(dashboards.some(({ uid }) => uid === view.uid) ? view.uid : dashboards[0].uid);
   } catch (error) {
     if (!(error instanceof Refusal)) throw error;
-    say('bad', 'Not reachable');
-    sayTrouble(h('b', {}, 'The page cannot be filled. '), error.message);
+    sayUnfilled(error);
   }
 }
 

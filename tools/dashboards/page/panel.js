@@ -71,13 +71,18 @@ export class Panel {
   // Asks for the last `range` seconds and draws them; throws a Refusal.
   async refresh(uid, range, parameters) {
     if (!this.kind) return;
+    const mine = this.asking = (this.asking ?? 0) + 1;
     const points = Math.max(20, Math.min(1000, Math.round((this.body.clientWidth || 300) / PIXELS[this.definition.type])));
     try {
       const path = `/api/dashboards/${uid}/panels/${this.definition.id}?range=${range}&points=${points}${parameters}`;
-      this.data = await ask(path);
+      const data = await ask(path);
+      // A later answer has been drawn, or will be.
+      if (mine !== this.asking) return;
+      this.data = data;
       this.draw();
     } catch (error) {
       if (!(error instanceof Refusal)) throw error;
+      if (mine !== this.asking) return;
       // The alert above the panels has the address and the reason.
       this.setState('error', this.data?.series.length ? '' : error.message.replace(/ at \S+ \(.*\)\.$/, '.'));
       throw error;
