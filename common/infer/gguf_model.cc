@@ -183,9 +183,9 @@ absl::Status ReadRopeKeys(Keys& keys, ModelConfig& config) {
 
 // Numbers of llama.cpp's llama_pooling_type: none, mean, cls, last, rank.
 absl::Status ReadPooling(Keys& keys, ModelConfig& config) {
-  int32_t type = 0;
+  int32_t type = 1;  // of a file that does not say
   FORETOKEN_RETURN_IF_ERROR(keys.Optional("pooling_type", 0, 4, type));
-  if (type == 0 || type == 1) {
+  if (type == 1) {
     config.pooling = Pooling::kMean;
   } else {
     config.pooling = type == 3 ? Pooling::kLast : Pooling::kNone;

@@ -24,6 +24,7 @@
 #include "common/base/status_macros.h"
 #include "common/base/thread_pool.h"
 #include "common/infer/checkpoint_files.h"
+#include "common/infer/checkpoint_pooling.h"
 #include "common/infer/gguf_model.h"
 #include "common/infer/model_path.h"
 #include "common/infer/random_weights.h"
@@ -244,6 +245,11 @@ absl::StatusOr<ModelConfig> LoadConfig(const std::string& directory) {
   if (std::filesystem::exists(generation, ignored)) {
     FORETOKEN_ASSIGN_OR_RETURN(const Json more, ReadModelJson(generation));
     FORETOKEN_RETURN_IF_ERROR(config.MergeGenerationConfig(more, generation));
+  }
+  const std::string pooling = absl::StrCat(directory, "/", kPoolingConfig);
+  if (std::filesystem::exists(pooling, ignored)) {
+    FORETOKEN_ASSIGN_OR_RETURN(const Json more, ReadModelJson(pooling));
+    FORETOKEN_ASSIGN_OR_RETURN(config.pooling, ParsePooling(more, pooling));
   }
   return config;
 }

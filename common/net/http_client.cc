@@ -3,20 +3,22 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <array>
+#include <boost/asio/buffer.hpp>
 #include <boost/asio/io_context.hpp>
 #include <boost/asio/ip/tcp.hpp>
+#include <boost/asio/read.hpp>
 #include <boost/beast/core/error.hpp>
-#include <boost/beast/core/flat_buffer.hpp>
 #include <boost/beast/core/tcp_stream.hpp>
-#include <boost/beast/http/empty_body.hpp>
-#include <boost/beast/http/parser.hpp>
-#include <boost/beast/http/read.hpp>
 #include <boost/beast/http/string_body.hpp>
 #include <boost/beast/http/write.hpp>
 #include <boost/system/system_error.hpp>
 #include <chrono>
+#include <string>
 #include <utility>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
@@ -33,7 +35,9 @@ using asio::ip::tcp;
 using boost::system::error_code;
 using SteadyClock = std::chrono::steady_clock;
 
-constexpr size_t kMaxHeadBytes = 8 << 10;
+// "HTTP/1.1 200" and a blank or the end of the line.
+constexpr size_t kStatusBytes = 13;
+constexpr size_t kCodeAt = 9;
 
 beast::string_view View(absl::string_view text) {
   return {text.data(), text.size()};
@@ -64,12 +68,15 @@ class Exchange {
       // each gets an equal part of what is left.
       const auto now = SteadyClock::now();
       stream_.expires_at(now + (deadline_ - now) / untried--);
+      stream_.socket().open(each.endpoint().protocol(), error);
+      if (error) continue;
+      // Before anything else is done: a process may be started meanwhile.
+      fcntl(stream_.socket().native_handle(), F_SETFD, FD_CLOEXEC);
       error = Run([&](auto done) {
         stream_.async_connect(each.endpoint(), std::move(done));
       });
       if (!error) break;
     }
-    fcntl(stream_.socket().native_handle(), F_SETFD, FD_CLOEXEC);
     return StatusOf("connect", error);
   }
 
@@ -80,20 +87,27 @@ class Exchange {
                     }));
   }
 
-  // OK for 2xx.
+  // OK for 2xx. The rest of the answer says nothing more: whatever it is, the
+  // body was delivered.
   absl::Status ReadAnswer() {
-    beast::flat_buffer received(kMaxHeadBytes);
-    http::response_parser<http::empty_body> answer;
-    answer.header_limit(kMaxHeadBytes);
+    std::array<char, kStatusBytes> start;
     stream_.expires_at(deadline_);
     FORETOKEN_RETURN_IF_ERROR(StatusOf(
         "answer", Run([&](auto done) {
-          http::async_read_header(stream_, received, answer, std::move(done));
+          asio::async_read(stream_, asio::buffer(start), std::move(done));
         })));
-    const int status = answer.get().result_int();
-    if (status / 100 == 2) return absl::OkStatus();
+    const absl::string_view line(start.data(), start.size());
+    const absl::string_view code = line.substr(kCodeAt, 3);
+    const char after = line.back();
+    if (!absl::StartsWith(line, "HTTP/1.") || line[kCodeAt - 1] != ' ' ||
+        !std::all_of(code.begin(), code.end(), absl::ascii_isdigit) ||
+        (after != ' ' && after != '\r' && after != '\n')) {
+      return absl::UnavailableError(absl::StrCat(
+          "the answer is not HTTP: it begins with ", absl::CHexEscape(line)));
+    }
+    if (code[0] == '2') return absl::OkStatus();
     return absl::UnavailableError(
-        absl::StrCat("the answer is HTTP status ", status));
+        absl::StrCat("the answer is HTTP status ", code));
   }
 
  private:

@@ -27,7 +27,7 @@ struct HttpUrl {
 
 // Posts a body on a connection of its own. Unavailable unless the answer is
 // 2xx, DeadlineExceeded if it takes longer than `timeout` and a resolver's
-// time. No more than the answer's head is read, up to 8 KiB.
+// time. The answer is read up to its status.
 absl::Status HttpPost(const HttpUrl& url, absl::string_view content_type,
                       std::string body, absl::Duration timeout);
 

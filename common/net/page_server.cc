@@ -103,7 +103,8 @@ class PageServer::Impl {
     port_ = bound.port();
     FORETOKEN_ASSIGN_OR_RETURN(const int fd, std::move(bound).Listen(kBacklog));
     error_code error;
-    // A label that no call looks at: the address may be of either family.
+    // The socket is bound already, so the protocol is not used: it may be IPv4
+    // as well.
     acceptor_.assign(tcp::v6(), fd, error);
     if (error) {
       close(fd);
@@ -174,7 +175,7 @@ class PageServer::Impl {
     return *displaced;
   }
 
-  // Of a request that has arrived, cannot be read, or will not come.
+  // Called when a request has arrived, cannot be read, or will not come.
   void OnRequest(const ConnectionPtr& connection, const error_code& error) {
     const bool unreadable =
         error.category() == http::make_error_code(http::error{}).category() &&
@@ -221,7 +222,7 @@ class PageServer::Impl {
     if (target.substr(0, target.find('?')) != options_.path) {
       return Response(404, kPlain, absl::StrCat("want ", options_.path, "\n"));
     }
-    // Of several, a proxy might check another one.
+    // With several, a proxy might have checked another one than this does.
     if (request.count(http::field::host) > 1) {
       return Response(400, kPlain, "want one Host\n");
     }

@@ -414,6 +414,7 @@ void ToProto(const VerifierInfo& info, v1::GetVerifierInfoResponse* proto) {
   proto->set_silence_limit_ms(absl::ToDoubleMilliseconds(info.silence_limit));
   proto->set_grammar_version(info.grammar_version);
   proto->set_embedding_size(info.embedding_size);
+  proto->set_model_pooling(ToProto(info.model_pooling));
 }
 
 VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
@@ -443,6 +444,10 @@ VerifierInfo FromProto(const v1::GetVerifierInfoResponse& proto) {
   info.grammar_version = proto.grammar_version();
   info.embedding_size =
       std::clamp(proto.embedding_size(), 0, kMaxEmbeddingSize);
+  // One that a newer version knows is none of those that requests may leave
+  // out.
+  info.model_pooling =
+      FromProto(proto.model_pooling()).value_or(Pooling::kNone);
   return info;
 }
 

@@ -12,6 +12,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
+#include "common/base/pooling.h"
 #include "common/base/types.h"
 #include "common/speculation/verify_session.h"
 
@@ -36,6 +37,8 @@ struct VerifierInfo {
   absl::Duration silence_limit;
   int32_t grammar_version = 0;  // kGrammarVersion; 0: it knows no constraints
   int32_t embedding_size = 0;   // numbers of an embedding; 0: it makes none
+  // Where a request names none: kMean or kLast; kNone: a request must.
+  Pooling model_pooling = Pooling::kNone;
 };
 
 // Thread-safe.

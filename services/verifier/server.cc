@@ -167,6 +167,7 @@ absl::StatusOr<VerifierInfo> VerifierServer::Info() {
   info.end_tokens.assign(model.eos_tokens.begin(), model.eos_tokens.end());
   info.passes = snapshot.totals.passes;
   info.embedding_size = model.d_model;
+  info.model_pooling = model.pooling;
   // Without a tokenizer it cannot keep to a constraint.
   if (!options_.tokenizer_fingerprint.empty()) {
     info.grammar_version = kGrammarVersion;

@@ -211,6 +211,7 @@ absl::StatusOr<absl::Span<const float>> FakeBackend::Logits(SessionId id,
 absl::Status FakeBackend::States(SessionId id, int32_t first, int32_t count,
                                  absl::Span<float> states) {
   FORETOKEN_CHECK(sessions_.count(id) == 1);
+  if (options_.before_states) options_.before_states();
   const Session& session = sessions_[id];
   // Its own rows are cut off from their context once they are committed.
   FORETOKEN_CHECK(session.may_commit);
@@ -223,7 +224,11 @@ absl::Status FakeBackend::States(SessionId id, int32_t first, int32_t count,
     for (const TokenId token : PathOf(session, first + r)) {
       whole.push_back(token);
     }
-    const std::vector<float> state = FakeLogits(whole, config_.d_model);
+    std::vector<float> state = FakeLogits(whole, config_.d_model);
+    if (whole.back() == options_.poison ||
+        (options_.broken_from > 0 && forwards_ >= options_.broken_from)) {
+      state[0] = std::numeric_limits<float>::quiet_NaN();
+    }
     std::copy(state.begin(), state.end(), &states[r * config_.d_model]);
   }
   return absl::OkStatus();

@@ -27,14 +27,15 @@ struct FakeBackendOptions {
   int32_t max_rows = 256;
   int64_t pages = 1 << 12;  // of kKvPageTokens
   int64_t max_sessions = 1 << 12;
-  // The logits after this token are not numbers; -1: of no token.
+  // Logits and states after this token are not numbers; -1: of no token.
   TokenId poison = -1;
-  // From this pass on, counted from 1, no logits are numbers; 0: never.
+  // From this pass on, counted from 1, neither are numbers; 0: never.
   int64_t broken_from = 0;
   // Ids at or above this are never drawn; 0: any id may be.
   int32_t head_size = 0;
   // Runs at the beginning of every pass, if set.
   std::function<void()> before_pass;
+  std::function<void()> before_states;  // are copied, if set
 };
 
 // The logits after `path`, which starts at the first token of the prompt.

@@ -10,13 +10,16 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "services/gateway/core/answer.h"
+#include "services/gateway/core/embeddings_request.h"
 #include "services/gateway/core/json_text.h"
 
 namespace foretoken::gateway {
 namespace {
 
-// The shortest digits that read back as the same float.
+// The shortest digits that read back as the same float. The room for the
+// longest is taken at once: growing strings would double it.
 void AppendNumbers(const std::vector<float>& numbers, std::string& out) {
+  out.reserve(2 + numbers.size() * kEmbeddingFloatBytes);
   out += '[';
   for (size_t i = 0; i < numbers.size(); ++i) {
     char digits[32];
@@ -33,7 +36,9 @@ void AppendBase64(const std::vector<float>& numbers, std::string& out) {
   static_assert(std::endian::native == std::endian::little);
   std::string bytes(numbers.size() * sizeof(float), '\0');
   std::memcpy(bytes.data(), numbers.data(), bytes.size());
-  absl::StrAppend(&out, "\"", absl::Base64Escape(bytes), "\"");
+  const std::string text = absl::Base64Escape(bytes);
+  out.reserve(2 + text.size());
+  absl::StrAppend(&out, "\"", text, "\"");
 }
 
 class EmbeddingsAnswer final : public Answer {
@@ -53,6 +58,8 @@ class EmbeddingsAnswer final : public Answer {
       AppendBase64(summary.embedding, json);
     } else {
       AppendNumbers(summary.embedding, json);
+      // It is kept until the last of the others comes.
+      json.shrink_to_fit();
     }
     tokens_ += summary.prompt_tokens;
   }

@@ -19,11 +19,7 @@ constexpr char kField[] = "input";
 constexpr size_t kMaxWordBytes = 16;  // of encoding_format and pooling
 constexpr int64_t kMaxDimensions = int64_t{1} << 16;
 
-// Upper bounds of an answer's bytes: a number with its comma
-// ("-1.17549435e-38,"), a number in base64 rounded up, and what is around a
-// vector.
-constexpr int64_t kFloatBytes = 16;
-constexpr int64_t kBase64Bytes = 6;
+// Upper bound of an answer's bytes around a vector.
 constexpr int64_t kAroundBytes = 96;
 
 absl::Status CheckInputs(const std::vector<Prompt>& inputs) {
@@ -108,7 +104,8 @@ absl::StatusOr<EmbeddingsRequest> ReadEmbeddingsRequest(
 
 int64_t EmbeddingAnswerBytes(const ApiRequest& request, int64_t size) {
   return request.choices() *
-         (kAroundBytes + size * (request.base64 ? kBase64Bytes : kFloatBytes));
+         (kAroundBytes + size * (request.base64 ? kEmbeddingBase64Bytes
+                                                : kEmbeddingFloatBytes));
 }
 
 }  // namespace foretoken::gateway

@@ -17,6 +17,11 @@ inline constexpr size_t kMaxEmbeddingInputs = 2048;
 inline constexpr size_t kMaxEmbeddingTokens = size_t{1} << 20;  // as ids
 inline constexpr size_t kMaxEmbeddingBytes = size_t{4} << 20;   // as texts
 
+// Upper bounds of a number's bytes in an answer: with its comma
+// ("-1.17549435e-38,"), and in base64, rounded up.
+inline constexpr int64_t kEmbeddingFloatBytes = 16;
+inline constexpr int64_t kEmbeddingBase64Bytes = 6;
+
 struct EmbeddingsRequest {
   // Its prompts are the inputs, and max_tokens is 0.
   ApiRequest request;

@@ -1,9 +1,14 @@
 // /v1/embeddings.
+#include <cstdint>
 #include <memory>
+#include <string>
 #include <utility>
+#include <variant>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
+#include "common/generation/prompt_tokens.h"
 #include "services/gateway/core/answer.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/embeddings_request.h"
@@ -26,6 +31,27 @@ absl::Status CheckSize(const EmbeddingsRequest& read,
                                                 ", as many as this model has"));
 }
 
+// Some of the inputs would be refused for as long as a minute, with the vectors
+// of the others waiting. A single input may be larger: it needs a whole quota.
+absl::Status CheckTokens(const ApiRequest& request, const Caller& caller) {
+  const int64_t quota = caller.tokens_per_minute;
+  if (quota == 0 || request.prompts.size() == 1) return absl::OkStatus();
+  int64_t tokens = 0;
+  for (const Prompt& prompt : request.prompts) {
+    const auto* const text = std::get_if<std::string>(&prompt);
+    tokens +=
+        text != nullptr
+            ? EstimatedTokens(text->size(), 0)
+            : EstimatedTokens(0, std::get<std::vector<TokenId>>(prompt).size());
+  }
+  if (tokens <= quota) return absl::OkStatus();
+  return FieldError("input",
+                    absl::StrCat("the inputs have about ", tokens,
+                                 " tokens together, over the ", quota,
+                                 " that the caller has in a minute"),
+                    "invalid_value");
+}
+
 }  // namespace
 
 void GatewayService::Embeddings(std::shared_ptr<Context> context) {
@@ -34,7 +60,8 @@ void GatewayService::Embeddings(std::shared_ptr<Context> context) {
   if (!read.ok()) return RespondError(*context, read.status());
   const auto model = ModelNamed(read->request.model);
   if (!model.ok()) return RespondError(*context, model.status());
-  const absl::Status served = CheckSize(*read, *model);
+  absl::Status served = CheckSize(*read, *model);
+  if (served.ok()) served = CheckTokens(read->request, context->caller);
   if (!served.ok()) return RespondError(*context, served);
   ApiRequest& request = read->request;
   request.answer_bytes = EmbeddingAnswerBytes(request, model->embedding_size);
@@ -43,7 +70,8 @@ void GatewayService::Embeddings(std::shared_ptr<Context> context) {
   StartGeneration(*context, std::move(request), *model,
                   {.id_prefix = "embd-",
                    .make_answer = MakeEmbeddingsAnswer,
-                   .count = "input"},
+                   .count = "input",
+                   .choices = "inputs"},
                   {});
 }
 

@@ -184,6 +184,7 @@ void GatewayService::Stop() {
   // are joined next.
   StopTemplates();
   workers_.reset();
+  timers_.Stop();
 }
 
 void GatewayService::NameRequest(Context& context) {
@@ -495,9 +496,9 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
     RespondError(
         context,
         FieldError(form.count,
-                   absl::StrCat(request.choices(),
-                                " choices are as many requests, over the ",
-                                quota, " that the caller has in a minute"),
+                   absl::StrCat(request.choices(), " ", form.choices,
+                                " are as many requests, over the ", quota,
+                                " that the caller has in a minute"),
                    "invalid_value"));
     return;
   }
@@ -521,7 +522,7 @@ void GatewayService::StartGeneration(Context& context, ApiRequest request,
   GenerationExchange::Start(
       std::move(request), std::move(context.request.memory), form.make_answer,
       std::move(options), std::move(context.headers), generator_,
-      context.exchange, std::move(context.observed), clock_);
+      context.exchange, std::move(context.observed), timers_, clock_);
 }
 
 // --- Models and texts --------------------------------------------------------

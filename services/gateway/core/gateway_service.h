@@ -33,6 +33,7 @@
 #include "services/gateway/core/generation_exchange.h"
 #include "services/gateway/core/http.h"
 #include "services/gateway/core/prefix_sharing.h"
+#include "services/gateway/core/retry_timers.h"
 
 namespace foretoken::gateway {
 
@@ -95,9 +96,9 @@ class GatewayService final : public HttpHandler {
   void BeginDrain() { draining_ = true; }
   // Ends requests whose template is being rendered, now and from now on.
   void StopTemplates() { templates_stopped_ = true; }
-  // Does that and waits for the bodies that are being read. What the generator
-  // still has to answer comes later: the service must outlive that. Handle is
-  // not called any more.
+  // Does that, waits for the bodies that are being read, and repeats nothing
+  // more. What the generator still has to answer comes later: the service must
+  // outlive that. Handle is not called any more.
   void Stop();
   // Returns once no body waits or is being read.
   void AwaitBodies() { workers_->WaitUntilIdle(); }
@@ -122,6 +123,7 @@ class GatewayService final : public HttpHandler {
     const char* limit = "max_tokens";
     // The field that says how many choices there are.
     const char* count = "n";
+    const char* choices = "choices";  // as errors name them
   };
   using Handler = void (GatewayService::*)(std::shared_ptr<Context>);
   struct Endpoint {
@@ -225,7 +227,8 @@ class GatewayService final : public HttpHandler {
   std::atomic<bool> draining_{false};
   std::atomic<bool> templates_stopped_{false};
   std::atomic<bool> foreign_tokenizer_{false};  // when it was last compared
-  std::unique_ptr<FairWorkerPool> workers_;     // last: uses all of the above
+  RetryTimers timers_;
+  std::unique_ptr<FairWorkerPool> workers_;  // last: uses all of the above
 };
 
 }  // namespace foretoken::gateway

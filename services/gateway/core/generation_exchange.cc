@@ -5,8 +5,10 @@
 #include <variant>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "common/base/retry_after.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/generation_fields.h"
 
@@ -111,11 +113,11 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
                                HttpHeaders headers, Generator& generator,
                                std::shared_ptr<HttpExchange> http,
                                std::unique_ptr<ObservedRequest> observed,
-                               const Clock& clock) {
+                               RetryTimers& timers, const Clock& clock) {
   // Shared: listeners, the connection and the generator's threads hold it.
   const std::shared_ptr<GenerationExchange> exchange(new GenerationExchange(
       std::move(request), std::move(memory), std::move(headers), generator,
-      std::move(http), std::move(observed), clock));
+      std::move(http), std::move(observed), timers, clock));
   {
     absl::MutexLock lock(&exchange->mu_);
     exchange->answer_ = make_answer(exchange->request_, std::move(options));
@@ -131,17 +133,27 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
 GenerationExchange::GenerationExchange(
     ApiRequest request, ByteBudget::Share memory, HttpHeaders headers,
     Generator& generator, std::shared_ptr<HttpExchange> http,
-    std::unique_ptr<ObservedRequest> observed, const Clock& clock)
+    std::unique_ptr<ObservedRequest> observed, RetryTimers& timers,
+    const Clock& clock)
     : request_(std::move(request)),
       headers_(std::move(headers)),
       generator_(generator),
       http_(std::move(http)),
+      timers_(timers),
       clock_(clock),
       started_(clock_()),
       memory_(std::move(memory)),
       kept_room_(kFirstKept),
       observed_(std::move(observed)),
-      choices_(static_cast<size_t>(request_.choices())) {}
+      choices_(static_cast<size_t>(request_.choices())),
+      at_once_(AtOnce()) {}
+
+int64_t GenerationExchange::AtOnce() const {
+  if (request_.generation.pooling == Pooling::kNone) return kAtOnce;
+  const int64_t most = request_.generation.caller.max_requests;
+  // One is left for the caller's other requests.
+  return most > 0 ? std::clamp<int64_t>(most - 1, 1, kAtOnce) : kInputsAtOnce;
+}
 
 GenerationRequest GenerationExchange::RequestOf(int64_t choice) const {
   GenerationRequest request = request_.generation;
@@ -177,8 +189,15 @@ void GenerationExchange::StartChoices() {
       absl::MutexLock lock(&mu_);
       // A few at a time: a request with many choices must not take all slots of
       // its caller.
-      if (ended_ || running_ >= kAtOnce || next_ >= request_.choices()) return;
-      choice = next_++;
+      if (ended_ || wait_.has_value() || running_ >= at_once_) return;
+      if (!postponed_.empty()) {
+        choice = postponed_.back();
+        postponed_.pop_back();
+      } else if (next_ < request_.choices()) {
+        choice = next_++;
+      } else {
+        return;
+      }
       ++running_;
     }
     GenerationRequest request = RequestOf(choice);
@@ -250,17 +269,53 @@ void GenerationExchange::OnEnd(int64_t choice, const absl::Status& status) {
     // two.
     choices_[static_cast<size_t>(choice)] = {};
     if (ended_) return;
-    if (!status.ok()) {
-      Fail(request_.generation.pooling == Pooling::kNone
-               ? InTheirWords(status)
-               : OfInput(choice, status));
-      End(ToApiError(status).http_status);
-    } else if (running_ == 0 && next_ == request_.choices()) {
-      Succeed();
-      End(kOk);
+    if (status.ok()) {
+      waits_ = 0;
+      at_once_ = std::min(at_once_ + 1, AtOnce());
+      if (running_ == 0 && postponed_.empty() && next_ == request_.choices()) {
+        Succeed();
+        End(kOk);
+      }
+    } else if (!Postpone(choice, status)) {
+      const absl::Status told = request_.generation.pooling == Pooling::kNone
+                                    ? ConstraintError(status)
+                                    : InputError(choice, status);
+      Fail(told);
+      End(ToApiError(told).http_status);
     }
   }
   // Without mu_, which it takes; another choice may take the place of this one.
+  StartChoices();
+}
+
+bool GenerationExchange::Postpone(int64_t choice, const absl::Status& status) {
+  if (request_.generation.pooling == Pooling::kNone) return false;
+  if (!absl::IsResourceExhausted(status) && !absl::IsUnavailable(status)) {
+    return false;
+  }
+  const std::optional<absl::Duration> hint = RetryAfter(status);
+  if (!hint.has_value() || *hint > kMaxWait ||
+      clock_() + *hint >= request_.generation.deadline) {
+    return false;
+  }
+  // Refusals come in groups: one wait for all that were under way.
+  if (!wait_.has_value()) {
+    if (waits_ == kMaxWaits) return false;
+    ++waits_;
+    wait_ = timers_.RunAfter(
+        *hint, [exchange = shared_from_this()] { exchange->OnWaited(); });
+    if (!wait_.has_value()) return false;  // the server stops
+  }
+  at_once_ = std::max<int64_t>(1, at_once_ / 2);
+  postponed_.push_back(choice);
+  return true;
+}
+
+void GenerationExchange::OnWaited() {
+  {
+    absl::MutexLock lock(&mu_);
+    wait_.reset();
+  }
   StartChoices();
 }
 
@@ -298,7 +353,7 @@ void GenerationExchange::Succeed() {
   http_->Respond(std::move(response));
 }
 
-absl::Status GenerationExchange::InTheirWords(
+absl::Status GenerationExchange::ConstraintError(
     const absl::Status& status) const {
   absl::string_view reason = status.message();
   // Other codes are not the constraint's fault: no tokenizer, no memory.
@@ -309,21 +364,24 @@ absl::Status GenerationExchange::InTheirWords(
   return FieldError(request_.constraint_field, reason, "invalid_value");
 }
 
-absl::Status GenerationExchange::OfInput(int64_t choice,
-                                         const absl::Status& status) const {
+absl::Status GenerationExchange::InputError(int64_t choice,
+                                            const absl::Status& status) const {
   // The model that the inputs are pinned to was replaced meanwhile.
   if (absl::IsFailedPrecondition(status)) {
     return absl::UnavailableError(status.message());
   }
-  if (!absl::IsInvalidArgument(status)) return status;
   absl::string_view reason = status.message();
-  for (const absl::string_view field : {"prompt: ", "text: ", "token_ids: "}) {
-    if (!absl::ConsumePrefix(&reason, field)) continue;
-    return FieldError(
-        request_.choices() == 1 ? "input" : absl::StrCat("input[", choice, "]"),
-        reason);
+  // The pooling is that of all inputs; everything else that is wrong is theirs.
+  if (!absl::IsInvalidArgument(status) ||
+      absl::StartsWith(reason, "pooling: ")) {
+    return status;
   }
-  return status;
+  for (const absl::string_view field : {"prompt: ", "text: ", "token_ids: "}) {
+    if (absl::ConsumePrefix(&reason, field)) break;
+  }
+  return FieldError(
+      request_.choices() == 1 ? "input" : absl::StrCat("input[", choice, "]"),
+      reason);
 }
 
 void GenerationExchange::Fail(const absl::Status& status) {
@@ -355,6 +413,8 @@ void GenerationExchange::End(int status) {
   for (Choice& choice : choices_) {
     if (choice.call != nullptr) choice.call->Cancel();
   }
+  // The wait keeps the exchange, and with it the request's memory.
+  if (wait_.has_value()) timers_.Hurry(*wait_);
 }
 
 void GenerationExchange::OnRoom() {

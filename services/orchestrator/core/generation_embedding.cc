@@ -17,6 +17,7 @@ absl::Status CheckPrompt(const GenerationRequest& request,
   FORETOKEN_RETURN_IF_ERROR(
       CheckTokenIds("prompt", request.prompt, target.vocab_size));
   if (length <= target.max_positions) return absl::OkStatus();
+  // The words by which the gateway knows it (api_error.cc).
   return absl::InvalidArgumentError(
       absl::StrCat("prompt: it has ", length,
                    " tokens: this model's maximum context length is ",

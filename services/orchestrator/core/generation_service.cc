@@ -10,6 +10,7 @@
 #include "common/base/log.h"
 #include "common/base/status_macros.h"
 #include "common/base/stopping.h"
+#include "common/generation/prompt_tokens.h"
 #include "common/grammar/constrained_text.h"
 #include "services/orchestrator/core/admission/request_memory.h"
 #include "services/orchestrator/core/round/round_line.h"
@@ -26,7 +27,6 @@ constexpr int64_t kMaxShrink = 16;
 // Tokens of a prompt that count as much as one token of output when callers
 // share a server: a prompt is read in passes of many rows.
 constexpr int64_t kPromptTokensPerCost = 16;
-constexpr int64_t kTextBytesPerToken = 4;
 // Requests of maximum size that gRPC must be able to receive at once: when it
 // runs out of memory for them, it cancels calls, any of them.
 constexpr int64_t kReceivedAtOnce = 4;
@@ -56,7 +56,8 @@ int64_t CostOf(const GenerationRequest& request) {
 int64_t TokensOf(const GenerationRequest& request) {
   // max_tokens may be negative here; it is refused later.
   return std::max<int64_t>(request.max_tokens, 0) +
-         PromptBytes(request) / kTextBytesPerToken;
+         EstimatedTokens(request.text ? request.text->size() : 0,
+                         request.prompt.size());
 }
 
 RequestPoolOptions PoolOptions(const GenerationOptions& options) {

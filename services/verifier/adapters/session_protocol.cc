@@ -42,6 +42,10 @@ absl::Status SessionProtocol::Open(
         method_ == Method::kEmbed ? "pooling: Embed needs one"
                                   : "pooling: want Embed for an embedding");
   }
+  // Before it is compiled.
+  if (request.pooling != Pooling::kNone && !request.constraint.empty()) {
+    return absl::InvalidArgumentError("constraint: an embedding has no output");
+  }
   request.deadline = deadline;
   request_id_ = request.request_id;
   // Remembered here because the request is moved away below, and every later

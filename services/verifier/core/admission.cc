@@ -38,9 +38,8 @@ absl::Status Admission::CheckFits(int64_t length) const {
 
 int64_t Admission::RoomFor(const Session& session, int64_t reserve) const {
   const int64_t target = session.prefill_target();
-  // The last token's KV is never computed.
-  // A session needs KV for all but its last token, which is committed without a
-  // pass.
+  // Output needs KV for all but its last token, which is committed without a
+  // pass; a text that is embedded needs it for all, and has no output.
   return std::max(target,
                   std::min(target + reserve, session.request.max_length - 1));
 }

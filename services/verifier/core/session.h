@@ -66,7 +66,7 @@ struct Session {
   std::unique_ptr<grammar::ConstrainedText> text;
   absl::Status mask_status;  // of the last pass
   bool follows_guard = false;  // its last round named an arm
-  // Of the states that were computed, if the request has a pooling.
+  // Pools the states computed so far, if the request has a pooling.
   std::optional<StatePool> pool;
 
   int64_t length() const { return static_cast<int64_t>(tokens.size()); }

@@ -328,13 +328,17 @@ PassReport VerifyEngine::RunPass() {
       FinishShare(plan[i], status, outputs, i, report);
     }
   }
+  CheckStates(report);
   // Passes with prompt rows are not timed: rows without output cost less than
   // those of a tree.
   const absl::Duration took = clock_() - begin;
   if (report.stats.prefill_rows == 0) {
     pass_timing_.Observe(report.stats.rows, took);
   }
-  any_timing_.Observe(report.stats.rows, took);
+  // Pooling costs by the text, whatever rows the next pass has.
+  any_timing_.Observe(
+      report.stats.rows,
+      took - std::exchange(pooling_time_, absl::ZeroDuration()));
   guarded.begin = begin;
   guarded.end = begin + took;
   Guard(guarded, report);
@@ -520,6 +524,7 @@ void VerifyEngine::FinishShare(const Share& share, absl::Status status,
     status = share.prefill_rows > 0
                  ? FinishPrefill(session, share.prefill_rows, outputs, report)
                  : FinishRound(session, outputs, report);
+    lost_states_ |= absl::IsDataLoss(status);
     status = Annotate(status, "forward pass");
   }
   // From the answer on, the client is waited for.
@@ -538,6 +543,16 @@ absl::Status VerifyEngine::CheckModel(absl::Status data_loss) {
   // If the model itself yields no numbers, every session fails the same way,
   // and the verifier should stop serving.
   return model_fault_.ok() ? std::move(data_loss) : model_fault_;
+}
+
+// After all shares: passes of the check drop the rows that they commit.
+void VerifyEngine::CheckStates(PassReport& report) {
+  if (!std::exchange(lost_states_, false)) return;
+  const absl::Status fault = CheckModel(absl::OkStatus());
+  if (fault.ok()) return;
+  for (SessionFailure& failure : report.failures) {
+    if (absl::IsDataLoss(failure.status)) failure.status = fault;
+  }
 }
 
 void VerifyEngine::RunAlone(const Share& share, PassReport& report) {

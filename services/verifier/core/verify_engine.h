@@ -217,6 +217,8 @@ class VerifyEngine {
   // Looks for a fault of the model after logits that are not numbers, and
   // returns what the session ends with.
   absl::Status CheckModel(absl::Status data_loss);
+  // The same for the states of embeddings that were not numbers.
+  void CheckStates(PassReport& report);
   // Runs the share again, in a pass of its own.
   void RunAlone(const Share& share, PassReport& report);
   // Takes the states of the session's `rows` of the last pass, before they are
@@ -244,6 +246,8 @@ class VerifyEngine {
   std::vector<int32_t> chain_;  // parents of a prefill chunk: -1, 0, 1, ...
   std::vector<int32_t> rows_;   // of a prefill chunk: 0, 1, 2, ...
   std::vector<float> states_;   // [up to kStateRows, d_model]
+  bool lost_states_ = false;    // DataLoss in states of the last pass
+  absl::Duration pooling_time_;  // in the last pass
   SessionGrammars grammars_;
   EngineTotals totals_;         // without those of admission_
   PassTiming pass_timing_;      // of passes without prompt rows

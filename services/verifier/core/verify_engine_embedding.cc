@@ -24,9 +24,11 @@ absl::Status VerifyEngine::CheckEmbedding(const SessionRequest& request) const {
     return absl::InvalidArgumentError("constraint: an embedding has no output");
   }
   if (length > model().max_positions) {
+    // The words by which the gateway knows it (api_error.cc).
     return absl::InvalidArgumentError(
-        absl::StrCat("the text is ", length, " tokens, the model's context is ",
-                     model().max_positions));
+        absl::StrCat("prompt: it has ", length,
+                     " tokens: this model's maximum context length is ",
+                     model().max_positions, " tokens"));
   }
   if (request.pooling == Pooling::kModel && model().pooling == Pooling::kNone) {
     return absl::InvalidArgumentError(
@@ -45,6 +47,7 @@ absl::Status VerifyEngine::PoolStates(Session& session, int32_t rows) {
     if (rows < session.prefill_left()) return absl::OkStatus();
     first = rows - 1;
   }
+  const absl::Time start = clock_();
   for (; first < rows; first += kStateRows) {
     const int32_t count = std::min(kStateRows, rows - first);
     states_.resize(static_cast<size_t>(count) * model().d_model);
@@ -52,6 +55,7 @@ absl::Status VerifyEngine::PoolStates(Session& session, int32_t rows) {
         session.kv.States(first, count, absl::MakeSpan(states_)));
     session.pool->Add(states_);
   }
+  pooling_time_ += clock_() - start;
   return absl::OkStatus();
 }
 

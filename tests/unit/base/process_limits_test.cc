@@ -57,7 +57,7 @@ TEST(ProcessLimitsTest, ListenersTogetherLeaveAQuarter) {
 TEST(ProcessLimitsTest, OfFewFilesEveryListenerHasSome) {
   EXPECT_TRUE(HoldsUnder(RLIMIT_NOFILE, 32, [] {
     CountServers(2);
-    return MaxServerConnections() == 2 && MaxPageConnections() == 1;
+    return MaxServerConnections() == 1 && MaxPageConnections() == 1;
   }));
 }
 

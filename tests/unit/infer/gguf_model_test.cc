@@ -281,7 +281,7 @@ TEST(GgufModelTest, ThePoolingOfEmbeddingsIsRead) {
   FORETOKEN_ASSERT_OK(plain);
   EXPECT_EQ((*plain)->config().pooling, Pooling::kMean);
   // llama.cpp's numbers: none, mean, cls, last.
-  const Pooling wanted[] = {Pooling::kMean, Pooling::kMean, Pooling::kNone,
+  const Pooling wanted[] = {Pooling::kNone, Pooling::kMean, Pooling::kNone,
                             Pooling::kLast};
   for (uint32_t type = 0; type < 4; ++type) {
     const auto weights = ModelWeights::Load(Rewrite(

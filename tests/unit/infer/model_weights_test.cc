@@ -1,4 +1,3 @@
-#include "common/base/json.h"
 #include "common/infer/model_weights.h"
 
 #include <cmath>
@@ -6,12 +5,14 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/types/span.h"
 #include "common/base/digest.h"
+#include "common/base/json.h"
 #include "common/infer/random_weights.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
@@ -504,6 +505,42 @@ TEST(RandomWeightsTest, RefusesABadShape) {
       StatusIs(kInvalid,
                "random weights: model.layers.0.self_attn.o_proj.weight has "
                "rows of 8, want a multiple of 256 for Q6_K"));
+}
+
+TEST(LoadWeightsTest, TheOwnPoolingOfAnEmbeddingModelIsRead) {
+  TempDir dir;
+  TinyCheckpoint().Write(dir);
+  const auto load = [&] { return ModelWeights::Load(dir.path()); };
+  FORETOKEN_ASSERT_OK(load());
+  EXPECT_EQ((*load())->config().pooling, Pooling::kMean);
+  std::filesystem::create_directory(dir.path() + "/1_Pooling");
+  const std::pair<const char*, Pooling> cases[] = {
+      {R"({})", Pooling::kMean},
+      {R"({"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": false,
+           "pooling_mode_cls_token": false, "include_prompt": true})",
+       Pooling::kMean},
+      {R"({"pooling_mode_mean_tokens": false, "pooling_mode_lasttoken": true})",
+       Pooling::kLast},
+      {R"({"pooling_mode_mean_tokens": false, "pooling_mode_cls_token": true})",
+       Pooling::kNone},
+      {R"({"pooling_mode_mean_tokens": true, "pooling_mode_max_tokens": true})",
+       Pooling::kNone},
+      {R"({"pooling_mode_mean_tokens": true, "pooling_mode_lasttoken": true})",
+       Pooling::kNone},
+      {R"({"pooling_mode_mean_tokens": false})", Pooling::kNone},
+      {R"({"pooling_mode": "lasttoken"})", Pooling::kLast},
+      {R"({"pooling_mode": "cls"})", Pooling::kNone},
+  };
+  for (const auto& [json, want] : cases) {
+    dir.Write("1_Pooling/config.json", json);
+    const auto weights = load();
+    FORETOKEN_ASSERT_OK(weights);
+    EXPECT_EQ((*weights)->config().pooling, want) << json;
+  }
+  dir.Write("1_Pooling/config.json", R"({"pooling_mode_lasttoken": "yes"})");
+  EXPECT_THAT(load(), StatusIs(absl::StatusCode::kInvalidArgument,
+                               HasSubstr("1_Pooling/config.json: "
+                                         "pooling_mode_lasttoken")));
 }
 
 }  // namespace

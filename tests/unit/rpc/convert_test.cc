@@ -208,6 +208,23 @@ TEST(ConvertTest, ASessionsConstraintComesWithTheVersionOfItsMeaning) {
   FORETOKEN_EXPECT_OK(FromProto(proto));
 }
 
+TEST(ConvertTest, AVerifierTellsItsEmbeddings) {
+  VerifierInfo info;
+  info.embedding_size = 64;
+  for (const Pooling pooling :
+       {Pooling::kNone, Pooling::kMean, Pooling::kLast}) {
+    info.model_pooling = pooling;
+    v1::GetVerifierInfoResponse proto;
+    ToProto(info, &proto);
+    const VerifierInfo got = FromProto(OverTheWire(proto));
+    EXPECT_EQ(got.embedding_size, 64);
+    EXPECT_EQ(got.model_pooling, pooling);
+  }
+  v1::GetVerifierInfoResponse newer;
+  newer.set_model_pooling(static_cast<v1::Pooling>(77));
+  EXPECT_EQ(FromProto(newer).model_pooling, Pooling::kNone);
+}
+
 TEST(ConvertTest, ARoundComesBackWithItsProbes) {
   RoundRequest request;
   request.length = int64_t{1} << 40;

@@ -150,9 +150,11 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenOn(
 absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
     absl::Span<const TokenId> text) {
   const bool fresh = !opened_;
-  const absl::Time give_up = std::min(
-      session_.deadline, clock_() + (fresh ? options_.connect_timeout
-                                           : options_.failover_timeout));
+  const auto in = [this](absl::Duration timeout) {
+    return std::min(session_.deadline, clock_() + timeout);
+  };
+  absl::Time give_up =
+      in(fresh ? options_.connect_timeout : options_.failover_timeout);
   absl::Duration backoff = options_.first_backoff;
   // Once for all attempts: the text does not change while a verifier is sought.
   const PrefixKeys keys = KeysOfPrefixes(session_.cache_scope, text);
@@ -168,7 +170,8 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
                             ? ModelReplacedError()
                             : absl::UnavailableError("there is no verifier");
     while (std::optional<VerifierPool::Lease> lease =
-               pool_.Acquire(asked, keys)) {
+               pool_.Acquire(asked, keys,
+                             /*embeds=*/session_.pooling != Pooling::kNone)) {
       const int id = lease->id();
       asked.insert(id);
       absl::StatusOr<PrefillResult> result = OpenOn(*std::move(lease), text);
@@ -183,6 +186,10 @@ absl::StatusOr<PrefillResult> RemoteVerifier::OpenAnywhere(
       if (IsLost(last) && in_engine_) {
         FORETOKEN_RETURN_IF_ERROR(
             NoteLoss(last, id, static_cast<int64_t>(text.size())));
+        ++failovers_;
+        // Passes may have been spent on it: from the loss it has as long as one
+        // with output.
+        give_up = in(options_.failover_timeout);
       }
       if (absl::IsAborted(last)) {
         unequal.insert(id);

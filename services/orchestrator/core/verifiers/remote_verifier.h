@@ -35,7 +35,7 @@ namespace foretoken::orchestrator {
 
 struct RemoteVerifierOptions {
   absl::Duration failover_timeout = absl::Seconds(60);
-  // For a request that has no output yet.
+  // For a request that no verifier has opened yet.
   absl::Duration connect_timeout = absl::Seconds(5);
   absl::Duration first_backoff = absl::Milliseconds(20);
   absl::Duration max_backoff = absl::Milliseconds(500);

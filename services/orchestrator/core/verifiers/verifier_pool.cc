@@ -15,13 +15,20 @@
 namespace foretoken::orchestrator {
 namespace {
 
+// A batch of inputs may be spread over both. One of an older version makes no
+// embeddings, and gets none of them.
+bool SamePooling(const VerifierInfo& a, const VerifierInfo& b) {
+  return a.embedding_size == 0 || b.embedding_size == 0 ||
+         a.model_pooling == b.model_pooling;
+}
+
 // Weights and numerics are in the fingerprint; the rest is configuration that
 // a stream's tokens depend on.
 bool SameModel(const VerifierInfo& a, const VerifierInfo& b) {
   return a.numerics_fingerprint == b.numerics_fingerprint &&
          a.vocab_size == b.vocab_size && a.max_positions == b.max_positions &&
          a.tokenizer_fingerprint == b.tokenizer_fingerprint &&
-         a.end_tokens == b.end_tokens;
+         a.end_tokens == b.end_tokens && SamePooling(a, b);
 }
 
 // A trial that has lasted for this long is the verifier's to forget.
@@ -384,9 +391,11 @@ void VerifierPool::MergeInfo() {
         std::min(info_->max_tree_nodes, member.info->max_tree_nodes);
     info_->max_rows_per_session = std::min(info_->max_rows_per_session,
                                            member.info->max_rows_per_session);
-    // One of an older version has none, and its sessions go to the others.
-    info_->embedding_size =
-        std::max(info_->embedding_size, member.info->embedding_size);
+    // One of an older version makes none, and they go to the others.
+    if (info_->embedding_size == 0) {
+      info_->embedding_size = member.info->embedding_size;
+      info_->model_pooling = member.info->model_pooling;
+    }
   }
 }
 
@@ -419,12 +428,17 @@ double VerifierPool::SlackOf(int depth, int64_t load) const {
 }
 
 VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
-                                           const PrefixKeys& keys) {
+                                           const PrefixKeys& keys,
+                                           bool embeds) {
   const auto load = [](const Member& member) {
     return member.uses + member.elsewhere;
   };
   const auto out = [&](const Member& member) {
-    return excluded.count(member.id) > 0 || member.progress.avoided();
+    // One that was never probed may turn out to make them.
+    const bool refuses =
+        embeds && member.info.has_value() && member.info->embedding_size == 0;
+    return excluded.count(member.id) > 0 || member.progress.avoided() ||
+           refuses;
   };
   // The lower the better: the rest is a matter of load.
   const auto rank = [](const Member& member) {
@@ -470,9 +484,9 @@ VerifierPool::Member* VerifierPool::Choose(const std::set<int>& excluded,
 }
 
 std::optional<VerifierPool::Lease> VerifierPool::Acquire(
-    const std::set<int>& excluded, const PrefixKeys& keys) {
+    const std::set<int>& excluded, const PrefixKeys& keys, bool embeds) {
   absl::MutexLock lock(&mu_);
-  Member* const chosen = Choose(excluded, keys);
+  Member* const chosen = Choose(excluded, keys, embeds);
   if (chosen == nullptr) return std::nullopt;
   ++chosen->uses;
   // Noted now, so that requests that come together go together.

@@ -149,11 +149,13 @@ class VerifierPool {
 
   // Leases a verifier of the active model that is up, else one that may run it
   // by now, without the ids in `excluded` and those that leave their sessions;
-  // nullopt if there is no other. Notes
-  // that it serves the prefixes of `keys`. The verifier may have changed its
-  // model since the probe: a session names the fingerprint that it needs.
+  // nullopt if there is no other. Notes that it serves the prefixes of `keys`.
+  // With `embeds`, only verifiers that make embeddings are leased. The verifier
+  // may have changed its model since the probe: a session names the fingerprint
+  // that it needs.
   std::optional<Lease> Acquire(const std::set<int>& excluded,
-                               const PrefixKeys& keys = {});
+                               const PrefixKeys& keys = {},
+                               bool embeds = false);
 
   // Whether there are verifiers, all of them in `ids`.
   bool AllIn(const std::set<int>& ids) const;
@@ -220,8 +222,8 @@ class VerifierPool {
   // `load`, those of the least loaded one.
   double SlackOf(int depth, int64_t load) const;
   // The member to lease; null if all are excluded.
-  Member* Choose(const std::set<int>& excluded, const PrefixKeys& keys)
-      ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
+  Member* Choose(const std::set<int>& excluded, const PrefixKeys& keys,
+                 bool embeds) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
 
   ProgressOptions ProgressLimits() const;
 

@@ -103,5 +103,34 @@ TEST_F(AnswerMemoryTest, AnswersThatCannotBeHeldAreRefused) {
   EXPECT_EQ(memory_.used(), 0);
 }
 
+// The vectors wait for the last of them; then they are put together.
+TEST_F(AnswerMemoryTest, EmbeddingsHoldTheirAnswers) {
+  // As JSON a vector is a little longer than a power of two, the size of a
+  // string that has grown.
+  constexpr int kInputs = 4, kNumbers = 1100;
+  generator_.info.embedding_size = kNumbers;
+  for (const char* format : {"float", "base64"}) {
+    generator_.calls.clear();
+    most_held_ = 0;
+    Make();
+    const auto exchange =
+        Post("/v1/embeddings",
+             absl::StrCat(R"({"input": ["a", "b", "c", "d"],)",
+                          R"("encoding_format": ")", format, "\"}"));
+    ASSERT_EQ(generator_.calls.size(), size_t{kInputs});
+    GenerationSummary summary;
+    summary.embedding.assign(kNumbers, -1.17549435e-38f);
+    const int64_t peak = testing::HeapPeakOf([&] {
+      for (int i = 0; i < kInputs; ++i) {
+        call(i).listener->OnResult(summary);
+        call(i).End(absl::OkStatus());
+      }
+    });
+    EXPECT_EQ(exchange->response.status, 200) << format;
+    EXPECT_GT(exchange->response.body.size(), size_t{kInputs} * kNumbers * 5);
+    EXPECT_LE(peak, most_for_texts()) << format;
+  }
+}
+
 }  // namespace
 }  // namespace foretoken::gateway

@@ -8,16 +8,19 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/base/retry_after.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 #include "services/gateway/core/api_error.h"
 #include "services/gateway/core/embeddings_request.h"
+#include "tests/support/eventually.h"
 #include "tests/support/status_matchers.h"
 #include "tests/unit/services/gateway/service_fixture.h"
 
 namespace foretoken::gateway {
 namespace {
 
+using ::foretoken::testing::Eventually;
 using ::foretoken::testing::IsOk;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
@@ -126,7 +129,26 @@ class EmbeddingsTest : public GatewayServiceTest {
     call(i).listener->OnResult(summary);
     call(i).End(absl::OkStatus());
   }
+  // Refuses request `i` as a busy server does.
+  void Refuse(size_t i, absl::Duration hint) {
+    call(i).End(WithRetryAfter(absl::ResourceExhaustedError("busy"), hint));
+  }
+  // Waits until request `i` has come.
+  void AwaitCall(size_t i) {
+    ASSERT_TRUE(Eventually([&] { return generator_.requests().size() > i; }));
+  }
 };
+
+const HttpHeaders& Key() {
+  static const auto* const key =
+      new HttpHeaders{{"Authorization", "Bearer right"}};
+  return *key;
+}
+std::string Letters(int count) {
+  std::string inputs = R"("input": ["a")";
+  for (int i = 1; i < count; ++i) inputs += R"(,"a")";
+  return inputs + "]";
+}
 
 TEST_F(EmbeddingsTest, AnswersInTheOrderOfTheInputs) {
   const auto exchange = Embed(R"("input": ["a", "b"], "user": "u")");
@@ -195,6 +217,10 @@ TEST_F(EmbeddingsTest, ErrorsOfOneInputNameIt) {
   exchange = Embed(R"("input": "a")");
   call(3).End(absl::InvalidArgumentError("pooling: want mean or last"));
   EXPECT_EQ(exchange->Body()["error"]["param"], "pooling");
+  exchange = Embed(R"("input": ["a", "b"])");
+  call(5).End(absl::InvalidArgumentError("500 tokens are more than there is"));
+  EXPECT_EQ(exchange->Body()["error"]["param"], "input[1]");
+  call(4).End(absl::CancelledError("cancelled"));
 }
 
 // The client tries again, with the model that is served then.
@@ -203,17 +229,105 @@ TEST_F(EmbeddingsTest, AReplacedModelIsTemporary) {
   call().End(absl::FailedPreconditionError(
       "numerics_fingerprint: the active model has another, x"));
   EXPECT_EQ(exchange->response.status, 503);
+  EXPECT_THAT(observer_.statuses, ElementsAre(503));
+}
+
+TEST_F(EmbeddingsTest, ARefusedInputIsSentAgainAfterItsHint) {
+  const auto exchange = Embed(R"("input": ["a", "b"])");
+  Answer(0, {1, 0, 0}, 1);
+  Refuse(1, absl::Milliseconds(1));
+  EXPECT_EQ(exchange->ends, 0);
+  AwaitCall(2);
+  EXPECT_EQ(call(2).request.text, "b");
+  call(2).End(WithRetryAfter(absl::UnavailableError("no verifier"),
+                             absl::Milliseconds(1)));
+  AwaitCall(3);
+  Answer(3, {0, 1, 0}, 1);
+  EXPECT_EQ(exchange->response.status, 200);
+  EXPECT_EQ(exchange->Body()["data"][0]["embedding"], Json({1, 0, 0}));
+  EXPECT_EQ(exchange->Body()["data"][1]["embedding"], Json({0, 1, 0}));
+}
+
+TEST_F(EmbeddingsTest, OnlyATemporaryRefusalIsWaitedFor) {
+  GatewayOptions options;
+  options.max_request_time = absl::Seconds(30);
+  Make(options);
+  // Without a hint, after the deadline, after more than any quota needs.
+  for (const absl::Status& status :
+       {absl::ResourceExhaustedError("busy"),
+        WithRetryAfter(absl::UnavailableError("busy"), absl::Seconds(31)),
+        WithRetryAfter(absl::InternalError("busy"), absl::Milliseconds(1))}) {
+    const auto exchange = Embed(R"("input": "a")");
+    generator_.calls.back()->End(status);
+    EXPECT_EQ(exchange->ends, 1) << status;
+    EXPECT_NE(exchange->response.status, 200) << status;
+  }
+  Make();
+  const auto exchange = Embed(R"("input": "a")");
+  Refuse(generator_.calls.size() - 1, absl::Seconds(61));
+  EXPECT_EQ(exchange->response.status, 429);
+  EXPECT_EQ(exchange->Header("Retry-After"), "61");
+}
+
+TEST_F(EmbeddingsTest, AnInputThatIsAlwaysRefusedIsGivenUp) {
+  const auto exchange = Embed(R"("input": "a")");
+  for (size_t i = 0; i < GenerationExchange::kMaxWaits; ++i) {
+    Refuse(i, absl::Milliseconds(1));
+    EXPECT_EQ(exchange->ends, 0);
+    AwaitCall(i + 1);
+  }
+  Refuse(GenerationExchange::kMaxWaits, absl::Milliseconds(1));
+  EXPECT_EQ(exchange->response.status, 429);
+}
+
+TEST_F(EmbeddingsTest, AServerThatStopsWaitsForNoHint) {
+  const auto exchange = Embed(R"("input": "a")");
+  Refuse(0, absl::Minutes(1));
+  service_->Stop();
+  ASSERT_THAT(generator_.calls, SizeIs(2));
+  Refuse(1, absl::Minutes(1));
+  EXPECT_EQ(exchange->response.status, 429);
+}
+
+TEST_F(EmbeddingsTest, FewerInputsAreUnderWayThanTheCallerMayRun) {
+  Embed(Letters(40));
+  EXPECT_THAT(generator_.calls, SizeIs(8));
+  Make({}, /*with_keys=*/true);
+  caller_.requests_per_minute = 0;
+  caller_.max_requests = 4;
+  Embed(Letters(40), Key());
+  EXPECT_THAT(generator_.calls, SizeIs(8 + 3));
+  caller_.max_requests = 1000;
+  Embed(Letters(40), Key());
+  EXPECT_THAT(generator_.calls, SizeIs(8 + 3 + 32));
+}
+
+TEST_F(EmbeddingsTest, ABatchAboveAMinutesTokensIsRefused) {
+  Make({}, /*with_keys=*/true);
+  caller_.tokens_per_minute = 4;
+  // As the orchestrator counts: four bytes of text, or an id, are a token.
+  const auto exchange =
+      Embed(R"("input": ["12345678", "123456789ABC"])", Key());
+  EXPECT_EQ(exchange->response.status, 400);
+  EXPECT_EQ(exchange->Body()["error"]["param"], "input");
+  EXPECT_EQ(Embed(R"("input": [[1, 2], [3, 4, 5]])", Key())->response.status,
+            400);
+  EXPECT_THAT(generator_.calls, IsEmpty());
+  Embed(R"("input": ["12345678", "12345678abc"])", Key());
+  EXPECT_THAT(generator_.calls, SizeIs(2));
+  // A single input may use up the whole quota, and more.
+  Embed(R"("input": [1, 2, 3, 4, 5])", Key());
+  EXPECT_THAT(generator_.calls, SizeIs(3));
 }
 
 TEST_F(EmbeddingsTest, EveryInputIsARequestOfItsCaller) {
   Make({}, /*with_keys=*/true);
-  const HttpHeaders key = {{"Authorization", "Bearer right"}};
   EXPECT_EQ(Embed(R"("input": "a")")->response.status, 401);
-  EXPECT_EQ(
-      Embed(R"("input": ["a", "b", "c", "d"])", key)->Body()["error"]["param"],
-      "input");
+  const Json error = Embed(Letters(4), Key())->Body()["error"];
+  EXPECT_EQ(error["param"], "input");
+  EXPECT_THAT(error["message"].get<std::string>(), HasSubstr("4 inputs are"));
   EXPECT_THAT(generator_.calls, IsEmpty());
-  Embed(R"("input": ["a", "b", "c"])", key);
+  Embed(R"("input": ["a", "b", "c"])", Key());
   ASSERT_THAT(generator_.calls, SizeIs(3));
   EXPECT_EQ(call().request.caller.name, "alice");
 }

@@ -140,7 +140,7 @@ class ExchangeTest : public ::testing::Test {
         },
         {}, {{"X-Request-Id", "id"}}, generator, http_,
         std::make_unique<ObservedRequest>(observer_, Route::kCompletions, now_),
-        [this] { return now_; });
+        timers_, [this] { return now_; });
   }
   void Start() { Start(generator_); }
   FakeCall& call(size_t i = 0) { return *generator_.calls.at(i); }
@@ -155,6 +155,7 @@ class ExchangeTest : public ::testing::Test {
   ByteBudget budget_{int64_t{4} << 20};
   Statuses observer_;
   FakeGenerator generator_;
+  RetryTimers timers_;
   const std::shared_ptr<FakeExchange> http_ = std::make_shared<FakeExchange>();
 };
 

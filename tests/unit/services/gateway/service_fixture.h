@@ -62,13 +62,9 @@ class GatewayServiceTest : public ::testing::Test {
     parts.page = {"<p>", "default-src 'none'"};
     if (with_keys) {
       parts.find_caller =
-          [](absl::string_view authorization) -> std::optional<Caller> {
+          [this](absl::string_view authorization) -> std::optional<Caller> {
         if (authorization != "Bearer right") return std::nullopt;
-        Caller caller;
-        caller.name = "alice";
-        caller.authenticated = true;
-        caller.requests_per_minute = 3;
-        return caller;
+        return caller_;
       };
     }
     service_ = std::make_unique<GatewayService>(
@@ -124,6 +120,9 @@ class GatewayServiceTest : public ::testing::Test {
 
   const testing::TempDir dir_;
   std::unique_ptr<ModelChat> chat_;
+  // With the right key.
+  Caller caller_ = {
+      .name = "alice", .authenticated = true, .requests_per_minute = 3};
   // Send returns once the body has been read.
   bool awaits_bodies_ = true;
   absl::Time now_ = absl::FromUnixSeconds(1000);

@@ -258,6 +258,20 @@ TEST(SessionProtocolTest, EmbeddingsHaveAMethodOfTheirOwn) {
   EXPECT_EQ(verify.verifier.opened + plain.verifier.opened, 0);
 }
 
+TEST(SessionProtocolTest, AConstraintOfAnEmbeddingIsNotCompiled) {
+  Fixture fixture(SessionProtocol::Method::kEmbed);
+  v1::VerifyRequest pooled = Fixture::OpenMessage();
+  v1::OpenSession& open = *pooled.mutable_open();
+  open.set_pooling(v1::POOLING_MEAN);
+  rpc::ToProto(Constraint{Constraint::Kind::kRegex, "a*", {}},
+               open.mutable_constraint());
+  open.set_grammar_version(kGrammarVersion);
+  fixture.Say(pooled);
+  EXPECT_THAT(fixture.final_status, StatusIs(absl::StatusCode::kInvalidArgument,
+                                             HasSubstr("constraint")));
+  EXPECT_EQ(fixture.verifier.opened, 0);
+}
+
 TEST(SessionProtocolTest, AnEmbeddingEndsItsStream) {
   Fixture fixture(SessionProtocol::Method::kEmbed);
   v1::VerifyRequest pooled = Fixture::OpenMessage();

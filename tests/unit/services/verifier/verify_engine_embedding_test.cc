@@ -144,7 +144,7 @@ TEST(VerifyEngineEmbeddingTest, ATextMayFillContextAndCache) {
   EXPECT_THAT(
       fixture.engine->Open(EmbeddingRequest(Text(97, 6, 50), Pooling::kMean)),
       StatusIs(absl::StatusCode::kInvalidArgument,
-               HasSubstr("the model's context is 96")));
+               HasSubstr("maximum context length is 96 tokens")));
 }
 
 // While rounds wait, a long text takes no more rows than any prompt does.
@@ -244,6 +244,65 @@ TEST(VerifyEngineEmbeddingTest, RefusesOutputAndRounds) {
   round.length = 1;
   EXPECT_THAT(engine.Submit(*id, round),
               StatusIs(absl::StatusCode::kFailedPrecondition, ::testing::_));
+}
+
+// What a pass of so many rows costs decides how many rounds may have.
+TEST(VerifyEngineEmbeddingTest, PoolingIsNotTimedWithItsPass) {
+  std::vector<absl::Duration> passes;
+  for (const absl::Duration pooling : {absl::ZeroDuration(), absl::Hours(1)}) {
+    absl::Time* now = nullptr;
+    testing::FakeBackendOptions backend;
+    backend.before_pass = [&now] { *now += absl::Milliseconds(10); };
+    backend.before_states = [&now, pooling] { *now += pooling; };
+    Fixture fixture(backend);
+    now = &fixture.now;
+    Embed(*fixture.engine,
+          {EmbeddingRequest(Text(100, 11, 50), Pooling::kMean)});
+    passes.push_back(fixture.engine->snapshot().largest_pass);
+  }
+  EXPECT_GT(passes[0], absl::ZeroDuration());
+  EXPECT_EQ(passes[0], passes[1]);
+}
+
+TEST(VerifyEngineEmbeddingTest, AModelWithoutNumbersServesNobody) {
+  testing::FakeBackendOptions backend;
+  backend.broken_from = 2;
+  Fixture fixture(backend);
+  VerifyEngine& engine = *fixture.engine;
+  const auto decoding = engine.Open(Request({1, 2, 3}, 5));
+  ASSERT_THAT(decoding, IsOk());
+  ASSERT_THAT(engine.RunPass().prefilled, SizeIs(1));
+  const auto text = engine.Open(EmbeddingRequest({4, 5}, Pooling::kMean));
+  ASSERT_THAT(text, IsOk());
+  const PassReport report = engine.RunPass();
+  const auto unavailable =
+      StatusIs(absl::StatusCode::kUnavailable, HasSubstr("not finite"));
+  ASSERT_THAT(report.failures, SizeIs(1));
+  EXPECT_EQ(report.failures[0].session, *text);
+  EXPECT_THAT(report.failures[0].status, unavailable);
+  EXPECT_THAT(engine.snapshot().model_fault, unavailable);
+  EXPECT_THAT(engine.Open(Request({1}, 5)), unavailable);
+}
+
+// States of one text alone are that text's fault, and another's in its pass go
+// on to be embedded.
+TEST(VerifyEngineEmbeddingTest, ATextWithoutNumbersFailsAlone) {
+  testing::FakeBackendOptions backend;
+  backend.poison = 49;
+  Fixture fixture(backend);
+  VerifyEngine& engine = *fixture.engine;
+  const auto bad = engine.Open(EmbeddingRequest({4, 49}, Pooling::kMean));
+  const SessionRequest good = EmbeddingRequest({4, 5}, Pooling::kMean);
+  const auto other = engine.Open(good);
+  ASSERT_THAT(bad, IsOk());
+  ASSERT_THAT(other, IsOk());
+  const PassReport report = engine.RunPass();
+  ASSERT_THAT(report.failures, SizeIs(1));
+  EXPECT_EQ(report.failures[0].session, *bad);
+  EXPECT_EQ(report.failures[0].status.code(), absl::StatusCode::kDataLoss);
+  ASSERT_THAT(report.prefilled, SizeIs(1));
+  EXPECT_EQ(report.prefilled[0].result.embedding, Expected(good));
+  EXPECT_THAT(engine.snapshot().model_fault, IsOk());
 }
 
 constexpr int32_t kVocab = 211;

@@ -49,6 +49,9 @@ class FakeVerifier final : public VerifierPeer {
       std::shared_ptr<VerifyListener> listener) override {
     ++(request.request_id == "trial" ? trials : opened);
     if (!request.constraint.empty()) constraint = request.constraint;
+    if (request.pooling != Pooling::kNone && !embeds) {
+      return absl::UnimplementedError("no such method");
+    }
     if (down) return absl::UnavailableError("down");
     const std::string own = absl::StrCat("numerics-", numerics.load());
     if (!request.numerics_fingerprint.empty() &&
@@ -66,7 +69,10 @@ class FakeVerifier final : public VerifierPeer {
       result.length = static_cast<int64_t>(request.tokens.size());
       listener->OnPrefilled(std::move(result));
     }
-    if (dies) listener->OnFailed(absl::UnavailableError("Socket closed"));
+    if (dies) {
+      down = stays_down.load();
+      listener->OnFailed(absl::UnavailableError("Socket closed"));
+    }
     return std::make_unique<Session>(*this);
   }
   void GetInfo(absl::Time, OnInfo done) override {
@@ -92,6 +98,8 @@ class FakeVerifier final : public VerifierPeer {
     info.pass_costs = {{1, pass_ms}};
     if (passes >= 0) info.passes = passes;
     info.grammar_version = grammar_version;
+    info.embedding_size = embedding_size;
+    info.model_pooling = model_pooling;
     done(info);
   }
 
@@ -101,6 +109,10 @@ class FakeVerifier final : public VerifierPeer {
   std::atomic<bool> opens{true};
   std::atomic<bool> prefills{false};
   std::atomic<bool> dies{false};
+  std::atomic<bool> stays_down{false};  // once it has died
+  std::atomic<bool> embeds{true};
+  std::atomic<int> embedding_size{0};
+  std::atomic<Pooling> model_pooling{Pooling::kMean};
   std::atomic<bool> late{false};  // sees every deadline pass at once
   std::atomic<int> opened{0};     // by requests
   std::atomic<int> trials{0};     // by the pool
@@ -578,6 +590,84 @@ TEST_F(VerifierPoolTest, ARequestThatKilledTwoVerifiersIsNotTriedOnAThird) {
               StatusIs(absl::StatusCode::kAborted, HasSubstr("two verifiers")));
   EXPECT_EQ(verifiers_[0].opened + verifiers_[1].opened + verifiers_[2].opened,
             2);
+}
+
+// The others are down when it is lost, and stay so for longer than a request
+// waits for its first verifier.
+TEST_F(VerifierPoolTest, ASessionThatIsLostInItsPrefillHasTheTimeOfAFailover) {
+  verifiers_[0].dies = verifiers_[0].stays_down = true;
+  for (int i = 1; i < 3; ++i) {
+    verifiers_[i].down = true;
+    verifiers_[i].sessions = 10;
+  }
+  VerifierPool& pool = Start();
+  RemoteVerifierOptions options;
+  std::atomic<int> seconds{0};
+  RemoteVerifier remote(options, pool, [&seconds] {
+    return absl::UnixEpoch() + absl::Seconds(seconds.load());
+  });
+  absl::Status status;
+  std::thread request([&] {
+    const std::vector<TokenId> text = {1};
+    status = remote.Open(SessionRequest(), text).status();
+  });
+  // Asked after the loss, and twice more after the time has passed.
+  EXPECT_TRUE(Eventually([&] { return verifiers_[1].opened > 0; }));
+  seconds = static_cast<int>(absl::ToInt64Seconds(options.connect_timeout)) + 1;
+  const int opened = verifiers_[1].opened;
+  EXPECT_TRUE(Eventually([&] { return verifiers_[1].opened >= opened + 2; }));
+  verifiers_[1].prefills = true;
+  verifiers_[1].down = false;
+  request.join();
+  FORETOKEN_EXPECT_OK(status);
+  EXPECT_EQ(verifiers_[0].sessions_open, 0);
+  EXPECT_EQ(remote.failovers(), 1);
+}
+
+TEST_F(VerifierPoolTest, AnEmbeddingGoesToAVerifierThatMakesSome) {
+  verifiers_[0].embeds = false;  // and does not say so
+  for (FakeVerifier& verifier : verifiers_) verifier.embedding_size = 8;
+  for (int i = 1; i < 3; ++i) verifiers_[i].sessions = 10 * i;
+  verifiers_[1].prefills = true;
+  VerifierPool& pool = Start();
+  RemoteVerifier remote({}, pool);
+  SessionRequest session;
+  session.pooling = Pooling::kMean;
+  const std::vector<TokenId> text = {1};
+  FORETOKEN_EXPECT_OK(remote.Open(session, text).status());
+  EXPECT_EQ(verifiers_[0].opened, 1);
+  EXPECT_EQ(verifiers_[1].opened, 1);
+  EXPECT_EQ(remote.failovers(), 0);
+}
+
+// A verifier that makes none is not asked: its refusal would be the request's
+// end while those that make some are down for a moment.
+TEST_F(VerifierPoolTest, AnEmbeddingWaitsForAVerifierThatMakesSome) {
+  for (const int i : {0, 2}) verifiers_[i].embeds = false;
+  verifiers_[1].embedding_size = 8;
+  VerifierPool& pool = Start();
+  EXPECT_EQ(pool.Info()->embedding_size, 8);
+  EXPECT_EQ(pool.Info()->model_pooling, Pooling::kMean);
+  verifiers_[1].down = true;
+  RemoteVerifierOptions options;
+  options.connect_timeout = absl::Milliseconds(50);
+  RemoteVerifier remote(options, pool);
+  SessionRequest session;
+  session.pooling = Pooling::kMean;
+  const std::vector<TokenId> text = {1};
+  EXPECT_THAT(remote.Open(session, text).status(),
+              StatusIs(absl::StatusCode::kUnavailable, _));
+  EXPECT_EQ(verifiers_[0].opened + verifiers_[2].opened, 0);
+  EXPECT_FALSE(pool.Acquire({1}, {}, /*embeds=*/true).has_value());
+  EXPECT_TRUE(pool.Acquire({1}).has_value());
+}
+
+TEST_F(VerifierPoolTest, AnotherPoolingIsAnotherModel) {
+  for (FakeVerifier& verifier : verifiers_) verifier.embedding_size = 8;
+  verifiers_[1].model_pooling = Pooling::kLast;
+  VerifierPool& pool = Start();
+  EXPECT_EQ(pool.Acquire({0})->id(), 2);
+  EXPECT_EQ(pool.Acquire({0, 2})->id(), 1) << "in reserve";
 }
 
 TEST_F(VerifierPoolTest, ASessionHasItsConstraintWhereverItIsReplayed) {
