@@ -170,13 +170,13 @@ inline constexpr Spec kConstraintCompile =
               "Time to compile a constraint, the wait for a thread included");
 inline constexpr Spec kFailovers =
     Counter("foretoken_verifier_failovers_total",
-            "Sessions moved to another verifier after theirs was lost");
+            "Sessions replayed on a verifier after theirs was lost");
 
 // The engine.
 inline constexpr Spec kSessions =
     Gauge("foretoken_sessions", "Sessions open, waiting ones included");
 inline constexpr Spec kStreams =
-    Gauge("foretoken_streams", "Verify and Embed streams open");
+    Gauge("foretoken_streams", "Verify streams open");
 inline constexpr Spec kEngineQueue = Gauge(
     "foretoken_engine_queue_length", "Messages waiting for the engine thread");
 inline constexpr Spec kEngineHangs =
