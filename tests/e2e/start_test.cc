@@ -184,9 +184,10 @@ TEST(StartTest, WhatIsNoModelIsNamed) {
 }
 
 TEST(StartTest, AnOpenAddressNamesTheFlagsThatWork) {
-  ExpectRefused(absl::StrCat(kRandom, "--http-listen=0.0.0.0:0"), 2,
-                "0.0.0.0:0: beyond this machine: want TLS (--http-tls-cert and "
-                "--http-tls-key), or --http-insecure behind a proxy with TLS");
+  ExpectRefused(
+      absl::StrCat(kRandom, "--http-listen=0.0.0.0:0"), 2,
+      "listen address 0.0.0.0:0 is not loopback: want TLS (--http-tls-cert and "
+      "--http-tls-key), or --http-insecure behind a proxy with TLS");
   LoggedProcess local(absl::StrCat(FORETOKEN_LOCAL_BINARY, " ", kRandom,
                                    "--http-listen=0.0.0.0:0 --http-insecure"));
   EXPECT_TRUE(absl::StartsWith(local.After(" serving "), "http://localhost:"));
