@@ -286,7 +286,7 @@ TEST(FencedCallsTest, AnAnswerOfCallsAloneNeedsNoFence) {
 TEST(FencedCallsTest, JsonThatIsNoCallIsNotHeldBack) {
   for (const std::string& start :
        {std::string("{\"city\""), std::string("[{\"a\""),
-        absl::StrCat("{", std::string(70, ' '))}) {
+        absl::StrCat("{", std::string(70, ' '), "\"n")}) {
     const auto parser =
         ToolCallParser::Create(ToolCallForm::kHermes, 1, Offered());
     EXPECT_EQ(parser->Add(start).content, start);
