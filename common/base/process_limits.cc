@@ -12,8 +12,8 @@ namespace foretoken {
 namespace {
 
 // A process with all services opens about 18 before it has a peer or a client;
-// each of its two HTTP threads opens 3 more with its first client, and a post
-// of spans 4 while it lasts: its socket, epoll, a timer and an event.
+// each of its two HTTP threads opens 3 more with its first client. Sending
+// spans to a collector takes 4: a socket, epoll, a timer and an event.
 constexpr int64_t kOwnDescriptors = 28;
 constexpr int64_t kLeastDescriptors = 32;
 // One part is the page's, the others are the servers'.

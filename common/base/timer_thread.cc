@@ -53,7 +53,7 @@ int64_t TimerThread::active() const {
 
 void TimerThread::Run() {
   absl::MutexLock lock(&mu_);
-  // What was queued is run before the end, at once: its owners wait for it.
+  // Stopping runs all queued work at once, because its owners wait for it.
   while (!stop_ || !work_.empty()) {
     const auto next = work_.begin();
     const absl::Duration left = next == work_.end()

@@ -93,7 +93,7 @@ class Parser : private TextCursor {
   }
 
   int32_t Add(Pattern::Node node) {
-    // A node knows whether an anchor is below it, so that nobody has to look.
+    // Every node records whether an anchor is below it, which saves searches.
     for (const int32_t child : node.children) {
       node.anchored |= pattern_.nodes[child].anchored;
       node.lookahead |= pattern_.nodes[child].lookahead;

@@ -132,8 +132,8 @@ absl::Status KvCache::Truncate(
     // The next token will be written into this page, so it must not be one that
     // others read or find in the index.
     const PageTokens tokens = pages_[cut].key.tokens;
-    // Nobody else reads it and nothing follows it: taking it out of the index
-    // makes it the session's own.
+    // This session is the page's only reader and no page follows it: removing
+    // it from the index makes it the session's own.
     if (pages_[cut].sessions == 1 && pages_[cut].children == 0) {
       RemoveFromIndex(cut);
     } else {

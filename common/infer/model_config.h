@@ -74,8 +74,8 @@ struct ModelConfig {
   bool qk_norm = false;             // RMSNorm per head on q and k (Qwen3)
   std::vector<TokenId> eos_tokens;  // ascending, each once
   TokenId bos_token = -1;           // -1: none
-  // Of embeddings, where a request names none: kMean or kLast; kNone: the
-  // model's file asks for one that is not served.
+  // Default of embeddings: kMean or kLast; kNone: there is none, since the
+  // model's files ask for a pooling that is not served.
   Pooling pooling = Pooling::kMean;
 
   // Parses config.json. InvalidArgument for a missing, mistyped or out-of-range

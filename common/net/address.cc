@@ -17,8 +17,8 @@ constexpr absl::string_view kUnixPrefix = "unix:";
 }  // namespace
 
 HostPort SplitHostPort(absl::string_view text) {
-  // The last colon: an IPv6 address has others. One before the bracket is part
-  // of the address, which then has no port.
+  // The port follows the last colon, since an IPv6 address has others. After a
+  // closing bracket there is a port only if a colon follows it.
   size_t colon = text.rfind(':');
   if (colon == absl::string_view::npos || absl::EndsWith(text, "]")) {
     colon = text.size();

@@ -22,8 +22,8 @@ namespace foretoken::net {
 struct PageServerOptions {
   std::string path = "/metrics";
   std::string content_type = "text/plain; version=0.0.4; charset=utf-8";
-  // Names besides localhost under which clients on this machine may ask: those
-  // of a proxy; "*": all (host_names.h).
+  // Host names besides localhost that clients on this machine may ask for, such
+  // as a proxy's; "*" allows all (host_names.h).
   std::vector<std::string> allowed_hosts;
   int max_connections = 64;
   // Time for the whole request, and then for the client to take the page.

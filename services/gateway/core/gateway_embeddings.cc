@@ -31,8 +31,9 @@ absl::Status CheckSize(const EmbeddingsRequest& read,
                                                 ", as many as this model has"));
 }
 
-// Some of the inputs would be refused for as long as a minute, with the vectors
-// of the others waiting. A single input may be larger: it needs a whole quota.
+// Refuses a batch with more tokens than the caller's quota of a minute: some of
+// its inputs would wait for the next minute while finished vectors take memory.
+// A single input may have more; it uses up the whole quota.
 absl::Status CheckTokens(const ApiRequest& request, const Caller& caller) {
   const int64_t quota = caller.tokens_per_minute;
   if (quota == 0 || request.prompts.size() == 1) return absl::OkStatus();

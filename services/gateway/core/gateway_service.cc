@@ -41,8 +41,8 @@ constexpr char kModelsPath[] = "/v1/models/";
 std::string DrawId() {
   std::random_device device;
   std::string id;
-  // 96 bits from the system: ids must not repeat between replicas, and nobody
-  // should guess them.
+  // 96 random bits, so that ids do not repeat between replicas and cannot be
+  // guessed.
   for (int i = 0; i < 3; ++i) absl::StrAppendFormat(&id, "%08x", device());
   return id;
 }

@@ -122,7 +122,7 @@ void GenerationExchange::Start(ApiRequest request, ByteBudget::Share memory,
     absl::MutexLock lock(&exchange->mu_);
     exchange->answer_ = make_answer(exchange->request_, std::move(options));
   }
-  // False: the client has left already, and nobody will be told.
+  // False: the client has left already, so Watch will not call OnGone.
   if (!exchange->http_->Watch(exchange)) {
     exchange->OnGone();
     return;

@@ -112,8 +112,8 @@ absl::StatusOr<bool> Admission::AdmitAndPreempt(Session& session) {
   if (session.round.has_value()) {
     reserve = std::max<int64_t>(reserve, 1 + session.round->max_draft_depth);
   }
-  // One attempt for each preemption, until there is room or nobody left to
-  // preempt.
+  // One attempt for each preemption, until there is room or no session is left
+  // to preempt.
   while (true) {
     FORETOKEN_ASSIGN_OR_RETURN(const bool done, Admit(session, reserve));
     if (done) return true;

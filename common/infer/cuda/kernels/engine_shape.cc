@@ -99,8 +99,7 @@ int64_t EngineShape::DefaultPages(int64_t free_bytes,
     return std::min(most_slots,
                     std::max<int64_t>(0, bytes) / page_bytes() - scratch_pages);
   };
-  // What could be had at most, against what is asked for by default: half of
-  // what is free.
+  // `most` pages fit into the free memory; the default is half of it.
   const int64_t most = fit(free_bytes - kReserveBytes);
   int64_t pages = std::min(most, fit(free_bytes / 2));
   if (options.max_pages > 0) pages = std::min(pages, options.max_pages);

@@ -108,7 +108,7 @@ class PassRunner {
   const bool overlap_;
   int64_t pages_ = 0;
   int32_t last_rows_ = 0, last_outputs_ = 0;
-  // Of the last product's sums in the last pass.
+  // Groups of the last product's sums in the last pass.
   int32_t last_groups_ = 0;
 
   DeviceMemory keys_, values_;

@@ -43,8 +43,7 @@ void RoundPace::Note(const RoundStats& stats, int64_t tokens,
   // Other sessions are assumed to commit as many tokens as this one.
   average(others * tokens_, load_.other_tokens);
 
-  // What is left of a round trip is neither queue nor pass: the way there and
-  // back.
+  // A round trip without its queue and its pass is transport, both ways.
   const double way =
       Milliseconds(verify_time - stats.queue_time - stats.pass_time);
   const bool alone = WasAlone(stats);

@@ -411,7 +411,7 @@ absl::Status Generate(
                              verifier.Open(loop.OpenRequest(), loop.text()));
   FORETOKEN_RETURN_IF_ERROR(loop.OnPrefill(prefill, delta));
   // Each step is delivered before the next round is asked for, so that a slow
-  // client slows its own request and nobody else's.
+  // client slows its own request alone.
   FORETOKEN_RETURN_IF_ERROR(on_step(delta));
   while (!loop.done()) {
     FORETOKEN_ASSIGN_OR_RETURN(const RoundResult round,
