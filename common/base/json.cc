@@ -1,4 +1,5 @@
 #include "common/base/json.h"
+#include "common/base/json_error.h"
 
 #include <utility>
 #include <vector>
@@ -11,8 +12,6 @@
 namespace foretoken {
 namespace {
 
-// nlohmann's message quotes the offending token, which may be very long.
-constexpr size_t kMaxMessageBytes = 200;
 // The most of a key that an error message quotes.
 constexpr size_t kMaxShownBytes = 120;
 
@@ -53,11 +52,7 @@ class Builder : public nlohmann::json_sax<Json> {
 
   bool parse_error(size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    // After the name of the exception, in brackets.
-    absl::string_view what = error.what();
-    const size_t name = what.find("] ");
-    if (name != absl::string_view::npos) what.remove_prefix(name + 2);
-    return Refuse(absl::StrCat("bad JSON: ", what.substr(0, kMaxMessageBytes)));
+    return Refuse(JsonErrorText(error));
   }
 
   absl::StatusOr<Json> Finish() {

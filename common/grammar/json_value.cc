@@ -9,6 +9,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/base/json_error.h"
 #include "nlohmann/json.hpp"
 
 namespace foretoken::grammar {
@@ -16,8 +17,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-// nlohmann's message quotes the offending token, which may be very long.
-constexpr size_t kMaxMessageBytes = 200;
 constexpr int kMaxPlainDigits = 64;
 // Keeps sums of exponents far from overflow; no double is that large.
 constexpr int64_t kMaxExponent = 1'000'000;
@@ -63,9 +62,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool parse_error(size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    return Refuse(absl::StrCat(
-        "bad JSON: ",
-        absl::string_view(error.what()).substr(0, kMaxMessageBytes)));
+    return Refuse(JsonErrorText(error));
   }
 
   absl::StatusOr<JsonValue> Finish() {

@@ -7,6 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/base/json.h"
+#include "common/base/json_error.h"
 
 namespace foretoken::jinja {
 namespace {
@@ -14,8 +15,6 @@ namespace {
 // Below Value::kMaxNesting, which leaves levels for what templates put around a
 // request's values.
 constexpr size_t kMaxDepth = 64;
-// nlohmann's message quotes the offending token, which may be very long.
-constexpr size_t kMaxMessageBytes = 200;
 
 // Builds values from the events of nlohmann's parser, without an intermediate
 // tree. open_ holds the containers that are being read, innermost last; a
@@ -65,9 +64,7 @@ class Builder : public nlohmann::json_sax<Json> {
   }
   bool parse_error(size_t, const std::string&,
                    const nlohmann::detail::exception& error) override {
-    error_ = absl::StrCat(
-        "bad JSON: ",
-        absl::string_view(error.what()).substr(0, kMaxMessageBytes));
+    error_ = JsonErrorText(error);
     return false;
   }
 
