@@ -1,5 +1,4 @@
 #include "common/base/json.h"
-#include "common/base/json_error.h"
 
 #include <utility>
 #include <vector>
@@ -7,6 +6,7 @@
 #include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/base/file.h"
+#include "common/base/json_error.h"
 #include "common/base/status_macros.h"
 
 namespace foretoken {
